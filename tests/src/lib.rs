@@ -1,0 +1,1 @@
+//! Drives the real programs from outside: see README.md here.
