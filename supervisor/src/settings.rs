@@ -4,7 +4,7 @@
 //! Does no I/O.
 
 use hostler_worker::control::{AccessLogFormat, App, Identity, Limits, Protocol};
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 /// `[supervisor]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -151,6 +151,24 @@ pub(crate) struct Listen {
     pub group: Option<u32>,
     /// Connections that the kernel holds until a worker takes them; 4096 unless written.
     pub backlog: u32,
+    /// A listener on an IPv6 address takes no IPv4 clients. Not so unless written: `[::]` takes both.
+    pub v6only: bool,
+}
+
+impl Listen {
+    /// What stands for an entry of `listen` that is an address alone.
+    pub(crate) fn new(address: Address) -> Listen {
+        Listen {
+            address,
+            protocol: Protocol::Fastcgi,
+            allow: Vec::new(),
+            mode: 0o660,
+            owner: None,
+            group: None,
+            backlog: 4096,
+            v6only: false,
+        }
+    }
 }
 
 /// Where to listen.
@@ -162,4 +180,14 @@ pub(crate) enum Address {
     Tcp(std::net::SocketAddr),
     /// `systemd:NAME`: the descriptors that systemd passed under this name.
     Systemd(String),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp(address) => write!(f, "tcp:{address}"),
+            Address::Systemd(name) => write!(f, "systemd:{name}"),
+        }
+    }
 }

@@ -320,7 +320,10 @@ pub enum Wear {
 pub fn to_bytes<T: Serialize>(message: &T) -> Result<Vec<u8>, String> {
     let bytes = serde_json::to_vec(message).map_err(|e| format!("encode a control message: {e}"))?;
     if bytes.len() > MESSAGE_LIMIT {
-        return Err(format!("a control message of {} bytes is over the limit of {MESSAGE_LIMIT}", bytes.len()));
+        return Err(format!(
+            "a control message of {} bytes is over the limit of {MESSAGE_LIMIT}",
+            bytes.len()
+        ));
     }
     Ok(bytes)
 }
