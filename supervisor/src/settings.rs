@@ -4,6 +4,7 @@
 //! Does no I/O.
 
 use hostler_worker::control::{AccessLogFormat, App, Identity, Limits, Protocol};
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 /// `[supervisor]`.
@@ -40,7 +41,7 @@ pub(crate) enum LogFormat {
 }
 
 /// `[pool.NAME]`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pool {
     /// Its name: letters, digits, `-`, `_`, `.`.
     pub name: String,
@@ -87,7 +88,7 @@ pub(crate) struct Pool {
 }
 
 /// `[pool.NAME.workers]`: how many workers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Model {
     /// Always `count`.
     Static {
@@ -115,7 +116,7 @@ pub(crate) enum Model {
 }
 
 /// `[pool.NAME.memory]`: private memory in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Memory {
     /// Over it after a request: replace, then retire.
     pub soft: Option<u64>,
@@ -126,7 +127,7 @@ pub(crate) struct Memory {
 }
 
 /// `access_log = { file, format }`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AccessLog {
     /// Appended to.
     pub file: PathBuf,
@@ -135,7 +136,7 @@ pub(crate) struct AccessLog {
 }
 
 /// One entry of `listen`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Listen {
     /// Where.
     pub address: Address,
@@ -172,7 +173,7 @@ impl Listen {
 }
 
 /// Where to listen.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Address {
     /// `unix:/path`, or `unix:@name` in the abstract namespace.
     Unix(PathBuf),
