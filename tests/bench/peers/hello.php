@@ -1,0 +1,1 @@
+<?php header("Content-Type: text/plain"); echo "hello\n";

@@ -1,0 +1,114 @@
+//! Connections that ask for nothing more: silent ones, ones that stop inside a request, and kept ones at rest.
+//!
+//! Always holds: what was opened stays open until dropped, unless the peer closes it; nobody reads from it.
+
+use crate::{
+    address::Address,
+    answer::{Answer, Progress},
+    load::Error,
+    request::Request,
+};
+use nix::{
+    errno::Errno,
+    sys::{
+        resource::{Resource, getrlimit, setrlimit},
+        socket::{MsgFlags, recv, send, setsockopt, sockopt::ReceiveTimeout},
+        time::{TimeVal, TimeValLike},
+    },
+};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Where a connection stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Before its first byte.
+    Silent,
+    /// Inside the head.
+    InHead,
+    /// Inside a body of 10 KB.
+    InBody,
+    /// After one whole answer, kept open.
+    AtRest,
+}
+
+/// Connections held open.
+#[derive(Debug)]
+pub struct Still {
+    held: Vec<OwnedFd>,
+}
+
+impl Still {
+    /// Opens `count` connections that send as much of `request` as `stop` says.
+    ///
+    /// # Errors
+    /// Where one cannot be made, or one that should come to rest gets no right answer.
+    pub fn open(address: &Address, request: &Request, stop: Stop, count: usize) -> Result<Self, Error> {
+        let mut request = request.clone();
+        request.keep = true;
+        if stop == Stop::InBody {
+            (request.body, request.method) = (10_000, "POST".into());
+        }
+        let bytes = match stop {
+            Stop::Silent => Vec::new(),
+            Stop::InHead => request.cut_in_head(),
+            Stop::InBody => request.cut_in_body(),
+            Stop::AtRest => request.to_bytes(),
+        };
+        let mut held = Vec::with_capacity(count);
+        for nth in 0..count {
+            let what = || format!("still connection {} of {count} to {address}", nth + 1);
+            let socket = address.connect().map_err(|error| Error::system(what(), error))?;
+            if !bytes.is_empty() {
+                send(socket.as_raw_fd(), &bytes, MsgFlags::MSG_NOSIGNAL)
+                    .map_err(|errno| Error::system(what(), errno))?;
+            }
+            if stop == Stop::AtRest {
+                answer(&socket, &request).map_err(|why| Error::new(format!("{}: {why}", what())))?;
+            }
+            held.push(socket);
+        }
+        Ok(Self { held })
+    }
+
+    /// How many the peer has neither closed nor answered.
+    #[must_use]
+    pub fn untouched(&self) -> usize {
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        let is_still = |socket: &&OwnedFd| recv(socket.as_raw_fd(), &mut [0], flags) == Err(Errno::EAGAIN);
+        self.held.iter().filter(is_still).count()
+    }
+
+    /// How many were opened.
+    #[must_use]
+    pub fn opened(&self) -> usize {
+        self.held.len()
+    }
+}
+
+fn answer(socket: &OwnedFd, request: &Request) -> Result<(), String> {
+    setsockopt(socket, ReceiveTimeout, &TimeVal::seconds(10)).map_err(|errno| errno.to_string())?;
+    let mut answer = Answer::new(request.protocol);
+    let mut buffer = [0; 4096];
+    loop {
+        let count =
+            recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty()).map_err(|errno| errno.to_string())?;
+        let progress =
+            if count == 0 { answer.end() } else { answer.feed(buffer.get(..count).unwrap_or_default()) };
+        match progress {
+            Progress::Partial => {}
+            Progress::Whole => return Ok(()),
+            Progress::Wrong(why) => return Err(why.into()),
+        }
+    }
+}
+
+/// Raises this process's limit of open descriptors to its hard limit, for itself and what it starts.
+///
+/// # Errors
+/// What the system says.
+pub fn raise_descriptor_limit() -> Result<u64, Error> {
+    let error = |errno| Error::system("raising the limit of open descriptors", errno);
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(error)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(error)?;
+    Ok(hard)
+}
