@@ -45,6 +45,8 @@ pub(crate) enum LogFormat {
 pub(crate) struct Pool {
     /// Its name: letters, digits, `-`, `_`, `.`.
     pub name: String,
+    /// The config file in which it stands.
+    pub file: PathBuf,
     /// Its listeners; no address stands in two pools.
     pub listen: Vec<Listen>,
     /// Whom its workers become; `None` where the supervisor does not run as root.
