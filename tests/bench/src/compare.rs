@@ -4,7 +4,7 @@ use crate::{
     ground::Ground,
     peers::{PEERS, Peer},
     report::{Report, Wanted},
-    rounds::{Entry, Series, alternate},
+    rounds::{Entry, Extent, Series, alternate},
 };
 use hostler_bench::{
     load::{Error, Outcome, real},
@@ -15,37 +15,13 @@ use hostler_bench::{
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Compare {
     #[command(flatten)]
-    pub(crate) rounds: Rounds,
+    pub(crate) extent: Extent,
     /// Only these servers, by name, with commas between
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Install missing peers with apt-get
     #[arg(long)]
     install: bool,
-}
-
-/// How often and how long, for any measurement.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Rounds {
-    /// Alternating rounds, of which medians are taken
-    #[arg(long, default_value_t = 5)]
-    pub(crate) rounds: usize,
-    /// Seconds of each load in each round
-    #[arg(long, default_value_t = 3.0)]
-    pub(crate) seconds: f64,
-    /// Put the result into BENCHMARKS.md
-    #[arg(long)]
-    pub(crate) write: bool,
-}
-
-impl Rounds {
-    /// The command line that repeats it.
-    pub(crate) fn command(&self, name: &str) -> String {
-        format!(
-            "cargo run --release -p hostler-bench -- {name} --rounds {} --seconds {} --write",
-            self.rounds, self.seconds
-        )
-    }
 }
 
 /// One of the three loads, with its figures: CPU against the limit and against libfcgi.
@@ -97,17 +73,17 @@ impl Compare {
         }
         report.line(format!(
             "{PROCESSES} processes each, Unix sockets, an answer of 6 bytes; medians of {} alternating rounds of {} s.\n",
-            self.rounds.rounds, self.rounds.seconds
+            self.extent.rounds, self.extent.seconds
         ));
         for load in &LOADS {
             let able = servers.iter().filter(|(peer, _)| peer.keeps || !load.keep);
             let entries: Vec<Entry> = able
                 .map(|(peer, server)| {
-                    let plan = peer.plan(&ground, server, load.keep, load.connections, self.rounds.seconds);
+                    let plan = peer.plan(&ground, server, load.keep, load.connections, self.extent.seconds);
                     Entry::new(peer.name, plan)
                 })
                 .collect();
-            let series = alternate(&entries, self.rounds.rounds)?;
+            let series = alternate(&entries, self.extent.rounds)?;
             report.line(format!("### {}\n", load.title));
             table(&mut report, &series, load);
             checks(&mut report, &series, load);
@@ -118,7 +94,7 @@ impl Compare {
             }
             report.line("");
         }
-        report.finish("compare", &self.rounds.command("compare"), self.rounds.write)
+        report.finish("compare", &self.extent.command("compare"), self.extent.write)
     }
 }
 

@@ -47,7 +47,8 @@ struct Driver<'a> {
     dice: Dice,
     outcome: Outcome,
     began: Instant,
-    cpu_before: Option<Duration>,
+    /// Of the server, and of what stands in front.
+    cpu_before: [Option<Duration>; 2],
     last_answer: Instant,
 }
 
@@ -82,7 +83,7 @@ impl<'a> Driver<'a> {
             dice: Dice(0x9E37_79B9_7F4A_7C15),
             outcome: blank(plan.connections),
             began: now,
-            cpu_before: None,
+            cpu_before: [None; 2],
             last_answer: now,
         })
     }
@@ -107,7 +108,7 @@ impl<'a> Driver<'a> {
         self.turn(self.plan.warm_up, None, &mut events, &mut buffer)?;
         let dialled = self.outcome.dialled;
         self.outcome = Outcome { dialled, ..blank(self.plan.connections) };
-        self.cpu_before = self.plan.tree.map(tree::cpu);
+        self.cpu_before = [self.plan.tree, self.plan.front].map(|root| root.map(tree::cpu));
         self.began = Instant::now();
         match self.plan.until {
             Until::Elapsed(time) => self.turn(time, None, &mut events, &mut buffer),
@@ -287,10 +288,12 @@ impl<'a> Driver<'a> {
 
     fn finish(mut self) -> Outcome {
         self.outcome.elapsed = self.began.elapsed();
-        if let Some(root) = self.plan.tree {
-            self.outcome.cpu = self.cpu_before.map(|before| tree::cpu(root).saturating_sub(before));
-            self.outcome.memory = Some(tree::private_memory(root));
-        }
+        let spent =
+            |root: Option<u32>, before: Option<Duration>| Some(tree::cpu(root?).saturating_sub(before?));
+        let [server, front] = self.cpu_before;
+        self.outcome.cpu = spent(self.plan.tree, server);
+        self.outcome.front_cpu = spent(self.plan.front, front);
+        self.outcome.memory = self.plan.tree.map(tree::private_memory);
         self.outcome
     }
 }
@@ -306,6 +309,7 @@ fn blank(connections: usize) -> Outcome {
         served: vec![0; connections],
         dialled: 0,
         cpu: None,
+        front_cpu: None,
         memory: None,
     }
 }

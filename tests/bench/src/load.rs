@@ -24,6 +24,8 @@ pub struct Plan {
     pub expect: String,
     /// Account the CPU time and private memory of this process and all of its descendants.
     pub tree: Option<u32>,
+    /// Account the CPU time of this process and its descendants apart: a web server in front.
+    pub front: Option<u32>,
 }
 
 /// When a load stops.
@@ -40,7 +42,8 @@ impl Plan {
     #[must_use]
     pub fn new(address: Address, request: Request, connections: usize, seconds: f64) -> Self {
         let (warm_up, until) = (Duration::from_millis(200), Until::Elapsed(Duration::from_secs_f64(seconds)));
-        Self { address, request, slow: None, connections, warm_up, until, expect: "hello".into(), tree: None }
+        let (slow, expect, tree, front) = (None, "hello".into(), None, None);
+        Self { address, request, slow, connections, warm_up, until, expect, tree, front }
     }
 }
 
@@ -65,6 +68,8 @@ pub struct Outcome {
     pub dialled: u64,
     /// CPU time of the process tree.
     pub cpu: Option<Duration>,
+    /// CPU time of the process tree in front.
+    pub front_cpu: Option<Duration>,
     /// Private memory of the process tree at the end, connections still open, in bytes.
     pub memory: Option<u64>,
 }
@@ -80,6 +85,12 @@ impl Outcome {
     #[must_use]
     pub fn cpu_us(&self) -> Option<f64> {
         self.cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / real(self.requests.max(1)))
+    }
+
+    /// Microseconds of CPU of the web server in front a right answer.
+    #[must_use]
+    pub fn front_cpu_us(&self) -> Option<f64> {
+        self.front_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / real(self.requests.max(1)))
     }
 
     /// Answers of the connection that got the fewest, and of the one that got the most.

@@ -4,6 +4,7 @@
 
 mod compare;
 mod ground;
+mod guard;
 mod hostler;
 mod limit;
 mod nginx;
@@ -12,9 +13,12 @@ mod peers;
 mod prefork;
 mod report;
 mod rounds;
+mod scenarios;
 
 use clap::{Parser, Subcommand};
 use hostler_bench::load::Error;
+use rounds::Extent;
+use scenarios::{drift, fairness, files, idle, slow, stalled, through};
 use std::process::ExitCode;
 
 /// Measures Hostler beside its peers
@@ -35,6 +39,22 @@ enum Command {
     Prefork(options::Prefork),
     /// Measure Hostler beside the limit and the peers of Debian 12
     Compare(compare::Compare),
+    /// 32 kept connections on 4 workers: each gets its share
+    Fairness(Extent),
+    /// 1 request in 2,000 takes 100 ms: what the others feel of it
+    Slow(Extent),
+    /// 1,500 silent and stalled connections beside a load, and a reload
+    Stalled(Extent),
+    /// 10,000 kept connections at rest beside a load
+    Idle(Extent),
+    /// 20 runs of 50,000 requests: CPU and memory stay what they were
+    Drift(Extent),
+    /// Through nginx, against nginx with the limit
+    ThroughNginx(Extent),
+    /// A file of 32 KiB to 400 connections, against nginx
+    Files(Extent),
+    /// Count the instructions that a request costs the worker, and hold them against the record
+    Guard(guard::Guard),
     /// One process of `limit`; the listener is descriptor 0
     #[command(hide = true)]
     LimitWorker,
@@ -58,6 +78,14 @@ fn run(command: Command) -> Result<bool, Error> {
         Command::Limit(limit) => limit::serve(&limit.address, limit.processes).map(|()| true),
         Command::Prefork(it) => prefork::serve(&it.address, it.processes, &it.program).map(|()| true),
         Command::Compare(compare) => compare.run(),
+        Command::Fairness(extent) => fairness::run(&extent),
+        Command::Slow(extent) => slow::run(&extent),
+        Command::Stalled(extent) => stalled::run(&extent),
+        Command::Idle(extent) => idle::run(&extent),
+        Command::Drift(extent) => drift::run(&extent),
+        Command::ThroughNginx(extent) => through::run(&extent),
+        Command::Files(extent) => files::run(&extent),
+        Command::Guard(guard) => guard.run(),
         Command::LimitWorker => limit::worker().map(|()| true),
     }
 }

@@ -26,8 +26,8 @@ pub(crate) struct Peer {
     parameters: fn(&Ground) -> Vec<(String, String)>,
 }
 
-/// All of them, the limit first.
-pub(crate) const PEERS: [Peer; 7] = [
+/// All of them, the limit first. `bare` is Hostler's worker alone, without the supervisor.
+pub(crate) const PEERS: [Peer; 8] = [
     Peer { name: "limit", protocol: Protocol::Fastcgi, keeps: true, start: limit, parameters: none },
     Peer {
         name: "hostler",
@@ -36,6 +36,7 @@ pub(crate) const PEERS: [Peer; 7] = [
         start: hostler::native,
         parameters: none,
     },
+    Peer { name: "bare", protocol: Protocol::Fastcgi, keeps: true, start: hostler::bare, parameters: none },
     Peer { name: "libfcgi", protocol: Protocol::Fastcgi, keeps: true, start: libfcgi, parameters: none },
     Peer {
         name: "php-fpm",
@@ -159,7 +160,8 @@ fn uwsgi(ground: &Ground) -> Result<Server, Error> {
 
 fn nginx_alone(ground: &Ground) -> Result<Server, Error> {
     let locations = "location / { default_type text/plain; return 200 \"hello\\n\"; }";
-    nginx::start(ground, "nginx", "", locations)
+    let (address, processes) = (ground.socket("nginx"), ground.processes);
+    nginx::start(ground, nginx::Site { name: "nginx", address, processes, http: "", locations })
 }
 
 fn none(_: &Ground) -> Vec<(String, String)> {

@@ -9,6 +9,30 @@ use hostler_bench::{
 };
 use std::io::{IsTerminal, stderr};
 
+/// How often and how long, for any measurement.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Extent {
+    /// Alternating rounds, of which medians are taken
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    /// Seconds of each load in each round
+    #[arg(long, default_value_t = 3.0)]
+    pub(crate) seconds: f64,
+    /// Put the result into BENCHMARKS.md
+    #[arg(long)]
+    pub(crate) write: bool,
+}
+
+impl Extent {
+    /// The command line that repeats it.
+    pub(crate) fn command(&self, name: &str) -> String {
+        format!(
+            "cargo run --release -p hostler-bench -- {name} --rounds {} --seconds {} --write",
+            self.rounds, self.seconds
+        )
+    }
+}
+
 /// One load on one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
@@ -58,6 +82,11 @@ pub(crate) fn progress(now: &str) {
 }
 
 impl Series {
+    /// A series of what was driven elsewhere.
+    pub(crate) fn of(name: impl Into<String>, outcomes: Vec<Outcome>) -> Self {
+        Self { name: name.into(), outcomes }
+    }
+
     /// The median of something over the rounds.
     pub(crate) fn median(&self, of: impl Fn(&Outcome) -> f64) -> f64 {
         median(self.outcomes.iter().map(of).collect())

@@ -1,7 +1,8 @@
-//! CPU time and private memory of a process and all of its descendants, from `/proc`.
+//! CPU time, private memory and wake-ups of a process and all of its descendants, from `/proc`.
 //!
-//! CPU time counts what a live process used and what it reaped, to the kernel's tick (10 ms). A child that
-//! ends without being waited for by a live process of the tree is lost. Reads only.
+//! CPU time of live threads is the scheduler's own, in nanoseconds; where threads have ended, and for children
+//! that were reaped, it is counted to the kernel's tick (10 ms). A child that ends without being waited for by
+//! a live process of the tree is lost. Reads only.
 
 use nix::unistd::{SysconfVar, sysconf};
 use std::{fs, time::Duration};
@@ -9,13 +10,36 @@ use std::{fs, time::Duration};
 /// User and system time of `root`, its live descendants, and all that they reaped.
 #[must_use]
 pub fn cpu(root: u32) -> Duration {
-    let ticks: u64 = members(root).iter().map(|process| process.ticks).sum();
-    let hertz = sysconf(SysconfVar::CLK_TCK)
-        .ok()
-        .flatten()
-        .and_then(|hertz| u64::try_from(hertz).ok())
-        .unwrap_or(100);
-    Duration::from_millis(ticks * 1000 / hertz.max(1))
+    let hertz = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|hertz| u64::try_from(hertz).ok());
+    let tick = Duration::from_millis(1000 / hertz.unwrap_or(100).max(1));
+    let times = |count: u64| tick * u32::try_from(count).unwrap_or(u32::MAX);
+    let own = |process: &Process| {
+        let (exact, coarse) = (threads(process.pid, "schedstat", exact_time), times(process.own_ticks));
+        let exact = Duration::from_nanos(exact);
+        if coarse > exact + 3 * tick { coarse } else { exact }
+    };
+    members(root).iter().map(|process| own(process) + times(process.reaped_ticks)).sum()
+}
+
+/// How often threads of `root` and its live descendants went to sleep by themselves: at rest, this stands still.
+#[must_use]
+pub fn wake_ups(root: u32) -> u64 {
+    members(root).iter().map(|process| threads(process.pid, "status", voluntary_switches)).sum()
+}
+
+/// A figure of each thread of a process, added up.
+fn threads(pid: u32, file: &str, figure: fn(&str) -> Option<u64>) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| figure(&fs::read_to_string(task.path().join(file)).ok()?)).sum()
+}
+
+/// The first field of schedstat: nanoseconds on a processor.
+fn exact_time(schedstat: &str) -> Option<u64> {
+    schedstat.split_whitespace().next()?.parse().ok()
+}
+
+fn voluntary_switches(status: &str) -> Option<u64> {
+    status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
 }
 
 /// Private memory of `root` and its live descendants, in bytes: pages that no other process shares.
@@ -41,7 +65,10 @@ pub fn pids(root: u32) -> Vec<u32> {
 struct Process {
     pid: u32,
     parent: u32,
-    ticks: u64,
+    /// Of itself, all threads.
+    own_ticks: u64,
+    /// Of children that it waited for.
+    reaped_ticks: u64,
 }
 
 fn members(root: u32) -> Vec<Process> {
@@ -71,8 +98,9 @@ fn parse(pid: u32, stat: &str) -> Option<Process> {
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let parent = fields.get(1)?.parse().ok()?;
-    let ticks = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
-    Some(Process { pid, parent, ticks })
+    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    let (own_ticks, reaped_ticks) = (ticks(11)? + ticks(12)?, ticks(13)? + ticks(14)?);
+    Some(Process { pid, parent, own_ticks, reaped_ticks })
 }
 
 #[cfg(test)]
@@ -83,7 +111,7 @@ mod tests {
     fn a_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
         let stat = "7 (a) b) S 3 0 0 0 -1 0 0 0 0 0 10 20 300 4000 20 0 1 0 0";
         let process = parse(7, stat).unwrap();
-        assert_eq!((process.parent, process.ticks), (3, 4330));
+        assert_eq!((process.parent, process.own_ticks, process.reaped_ticks), (3, 30, 4300));
     }
 
     #[test]
