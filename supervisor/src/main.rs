@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 #![allow(dead_code)] // Parts land one by one; goes when `run` uses them.
 mod config;
+mod control;
 mod fleet;
 mod listeners;
 mod settings;
+mod status;
 fn main() {}
