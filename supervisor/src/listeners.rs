@@ -77,6 +77,14 @@ pub(crate) fn bind(listen: &Listen, passed: &Passed) -> Result<Vec<Bound>, Error
     }
 }
 
+/// Whether a Unix socket could be bound at a path, a stale file there replaced. Changes nothing.
+///
+/// # Errors
+/// See [`Error`].
+pub(crate) fn free(path: &Path, listen: &Listen) -> Result<(), Error> {
+    unix::free(path, &unix::address(path, listen)?, listen).map(|_| ())
+}
+
 /// Takes over a socket that listens already: one that systemd kept for us, or our own after a re-exec, with the
 /// file that was made for it.
 ///

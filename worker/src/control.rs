@@ -199,6 +199,11 @@ pub struct Fastcgi {
     pub command: Vec<String>,
     /// How the program learns of its listener.
     pub listen_by: ListenBy,
+    /// Directory of its scripts; absolute. A request that names no SCRIPT_FILENAME (it came over HTTP) is given
+    /// the script along its path beneath this directory, and DOCUMENT_ROOT. `None`: parameters are left alone.
+    pub root: Option<String>,
+    /// Names tried in a directory beneath `root`.
+    pub index: Vec<String>,
     /// Requests that it may have at once.
     pub concurrency: u32,
     /// Path to ask for until it answers; `None`: ready when it accepts.

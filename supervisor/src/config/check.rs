@@ -9,6 +9,7 @@ use super::{
     keys::{Key, Kind, LISTEN, RUNTIMES_LATER, Table},
     near,
     source::{Fault, Source},
+    trial::Trial,
     units,
 };
 use std::{
@@ -68,12 +69,14 @@ pub(crate) struct Check<'s> {
     source: &'s Source,
     /// What was found so far.
     pub faults: Vec<Fault>,
+    /// What can be tried beyond the text, each with its byte.
+    pub trials: Vec<(usize, Trial)>,
 }
 
 impl<'s> Check<'s> {
     /// Nothing found yet.
     pub(crate) fn new(source: &'s Source) -> Check<'s> {
-        Check { source, faults: Vec::new() }
+        Check { source, faults: Vec::new(), trials: Vec::new() }
     }
 
     /// Notes a fault at a byte of the file.

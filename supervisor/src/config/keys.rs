@@ -193,16 +193,23 @@ const RUNTIME: Key = key(
     "\"files\"",
 );
 const ROOT: Key = of(
-    &["files", "cgi"],
-    key("root", Kind::Path, None, "Directory that nothing leaves. Needed.", "\"/srv/shop/static\""),
+    &["files", "cgi", "fastcgi"],
+    key(
+        "root",
+        Kind::Path,
+        None,
+        "Directory that nothing leaves. Needed with files and cgi. With fastcgi, directory of the scripts: a \
+         request that names no SCRIPT_FILENAME, as over HTTP, gets the one along its path.",
+        "\"/srv/shop/static\"",
+    ),
 );
 const INDEX: Key = of(
-    &["files", "cgi"],
+    &["files", "cgi", "fastcgi"],
     key(
         "index",
         Kind::Words,
         None,
-        "Names tried in a directory, in order. Where absent: index.html with files, none with cgi.",
+        "Names tried in a directory, in order. Where absent: index.html with files, none elsewhere.",
         "[\"index.html\", \"index.htm\"]",
     ),
 );

@@ -14,6 +14,7 @@ pub(crate) mod listen;
 mod near;
 mod pool;
 mod source;
+mod trial;
 mod units;
 pub(crate) mod users;
 
@@ -21,6 +22,7 @@ pub(crate) mod users;
 mod tests;
 
 pub(crate) use source::{Fault, Place};
+pub(crate) use trial::Trial;
 
 use crate::settings::{Address, Log, LogFormat, Pool, Supervisor};
 use check::{Check, Section};
@@ -55,6 +57,8 @@ pub(crate) struct Loaded {
     pub faults: Vec<Fault>,
     /// What is allowed and yet doubtful.
     pub warnings: Vec<Fault>,
+    /// What `hostler check` tries beyond the text.
+    pub trials: Vec<(Place, Trial)>,
 }
 
 /// A pool, or a file, that cannot be used.
@@ -93,6 +97,16 @@ pub(crate) fn default_control(system: &dyn System) -> PathBuf {
         Some(dir) => Path::new(&dir).join("hostler/control.sock"),
         None => PathBuf::from("/run/hostler/control.sock"),
     }
+}
+
+/// The control socket that a config names, if it can be read, or else the usual one: for commands that ask.
+pub(crate) fn control_of(path: &Path) -> PathBuf {
+    let system = users::ThisSystem::default();
+    let Ok(source) = read(path) else { return default_control(&system) };
+    let (tree, _) = parse(&source);
+    let mut check = Check::new(&source);
+    let section = supervisor_section(&mut check, tree.get_ref());
+    supervisor(&mut check, &section, &system).control
 }
 
 /// As [`load`], on any system.
@@ -210,6 +224,7 @@ struct Found<'s> {
     unreadable: Vec<Broken>,
     faults: Vec<Fault>,
     warnings: Vec<Fault>,
+    trials: Vec<(Place, Trial)>,
     files: BTreeSet<PathBuf>,
 }
 
@@ -239,6 +254,7 @@ impl<'s> Found<'s> {
             unreadable: Vec::new(),
             faults: Vec::new(),
             warnings: Vec::new(),
+            trials: Vec::new(),
             files: BTreeSet::new(),
         }
     }
@@ -351,7 +367,7 @@ impl<'s> Found<'s> {
         self.refuse_double_names();
         self.refuse_double_addresses(&supervisor.control);
         let (mut pools, mut broken) = (Vec::new(), Vec::new());
-        for entry in self.entries {
+        for entry in std::mem::take(&mut self.entries) {
             match entry.result {
                 Ok(pool) => pools.push(pool),
                 Err(faults) => {
@@ -365,8 +381,8 @@ impl<'s> Found<'s> {
         }
         let mut seen = BTreeSet::new();
         broken.retain(|broken: &Broken| seen.insert(broken.name.clone()));
-        let (unreadable, faults, warnings) = (self.unreadable, self.faults, self.warnings);
-        Loaded { supervisor, pools, broken, unreadable, faults, warnings }
+        let Found { unreadable, faults, warnings, trials, .. } = self;
+        Loaded { supervisor, pools, broken, unreadable, faults, warnings, trials }
     }
 
     /// Which of two pools with one name is meant, nobody can tell: neither is taken.

@@ -5,9 +5,13 @@
 use super::{
     check::{Check, Section},
     listen,
+    trial::Trial,
     users::{Account, System},
 };
-use crate::settings::{AccessLog, Memory, Model, Pool};
+use crate::{
+    listeners::abstract_name,
+    settings::{AccessLog, Address, Listen, Memory, Model, Pool},
+};
 use hostler_worker::control::{
     AccessLogFormat, App, Cgi, Fastcgi, Files, Limits, ListenBy, Runtime, Symlinks,
 };
@@ -42,6 +46,8 @@ pub(crate) fn resolve(
     let boot_timeout = workers.duration("boot_timeout").unwrap_or(Duration::from_secs(30));
     let runtimes = Runtimes { env: &env, boot_timeout, system };
     let (command, apps, runtime) = runtimes.resolve(check, section);
+    note_trials(check, section, &listen);
+    warn_of_lonely_sockets(warnings, section, &listen, system);
     let limits = section.section("limits");
     let max_requests = workers.number("max_requests").unwrap_or(0);
     let pool = Pool {
@@ -69,6 +75,51 @@ pub(crate) fn resolve(
         env,
     };
     check.faults.is_empty().then_some(pool)
+}
+
+/// What `hostler check` tries.
+fn note_trials(check: &mut Check<'_>, section: &Section, listen: &[Listen]) {
+    for (entry, listen) in section.sections("listen").iter().zip(listen) {
+        check.trials.push((entry.place("address"), Trial::Listen(listen.clone())));
+    }
+    let apps = section.sections("app").iter();
+    for part in std::iter::once(section).chain(apps) {
+        if let (Some(root), Some(item)) = (part.text("root"), part.written("root")) {
+            check.trials.push((item.at, Trial::Directory(root)));
+        }
+        if let Some((at, program)) = part.placed_words("command").into_iter().next() {
+            check.trials.push((at, Trial::Program(program)));
+        }
+    }
+    if let Some(directory) = section.text("directory") {
+        check.trials.push((section.place("directory"), Trial::Directory(directory)));
+    }
+    let log = section.section("access_log");
+    if let Some(file) = log.text("file") {
+        check.trials.push((log.place("file"), Trial::Append(file)));
+    }
+}
+
+/// A socket of root's with the usual mode lets no web server in.
+fn warn_of_lonely_sockets(
+    warnings: &mut Check<'_>,
+    section: &Section,
+    listen: &[Listen],
+    system: &dyn System,
+) {
+    if system.caller() != 0 {
+        return;
+    }
+    for (entry, listen) in section.sections("listen").iter().zip(listen) {
+        let file = matches!(&listen.address, Address::Unix(path) if abstract_name(path).is_none());
+        if file && listen.owner.is_none() && listen.group.is_none() && listen.mode & 0o002 == 0 {
+            let address = &listen.address;
+            let message = format!(
+                "only root can connect to {address}; for a web server write {{ address = \"{address}\", group = \"www-data\" }}"
+            );
+            warnings.fault(entry.at, message);
+        }
+    }
 }
 
 fn account(
@@ -361,6 +412,8 @@ impl Runtimes<'_> {
         Some(Fastcgi {
             command,
             listen_by,
+            root: section.text("root"),
+            index: section.words("index"),
             concurrency: section.number32("concurrency").unwrap_or(1),
             ready_path: section.text("ready_path"),
             boot_timeout: self.boot_timeout,

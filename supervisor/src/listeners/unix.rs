@@ -42,8 +42,11 @@ impl FileId {
 
 /// Binds, sets owner and mode, then listens.
 pub(super) fn bind(path: &Path, listen: &Listen) -> Result<Bound, Error> {
-    let address = UnixAddr::new(path).map_err(|_| failed(listen, "the path is longer than 107 bytes"))?;
-    make_room(path, &address, listen)?;
+    let address = address(path, listen)?;
+    if free(path, &address, listen)? == Room::Stale {
+        let what = "remove the stale socket file of a former process";
+        fs::remove_file(path).map_err(|e| failed(listen, &format!("{what}: {e}")))?;
+    }
     let fd = stream_socket(AddressFamily::Unix, listen)?;
     bind_socket(fd.as_raw_fd(), &address).map_err(|e| cannot_bind(path, listen, e))?;
     let made = FileId::of(path);
@@ -53,6 +56,11 @@ pub(super) fn bind(path: &Path, listen: &Listen) -> Result<Bound, Error> {
         remove(path, file);
     }
     ready.map(|()| Bound { fd, file: made })
+}
+
+/// The address of a path.
+pub(super) fn address(path: &Path, listen: &Listen) -> Result<UnixAddr, Error> {
+    UnixAddr::new(path).map_err(|_| failed(listen, "the path is longer than 107 bytes"))
 }
 
 /// See [`Bound::refresh`].
@@ -71,25 +79,31 @@ pub(super) fn remove(path: &Path, file: FileId) {
     }
 }
 
-/// Removes a socket file that nobody listens on any more; refuses anything else that is in the way.
-fn make_room(path: &Path, address: &UnixAddr, listen: &Listen) -> Result<(), Error> {
-    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
+/// What is at a path that may be bound.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Nothing.
+    Free,
+    /// A socket file that nobody listens on any more.
+    Stale,
+}
+
+/// Whether a path can be bound; refuses a live socket and whatever is no socket.
+pub(super) fn free(path: &Path, address: &UnixAddr, listen: &Listen) -> Result<Room, Error> {
+    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(Room::Free) };
     if !meta.file_type().is_socket() {
         let what = if meta.is_dir() { "a directory" } else { "a file that is no socket" };
         return Err(failed(listen, &format!("there is {what} with that name; move it away")));
     }
     let probe = stream_socket(AddressFamily::Unix, listen)?;
     match connect(probe.as_raw_fd(), address) {
-        Err(Errno::ECONNREFUSED) => fs::remove_file(path)
-            .map_err(|e| failed(listen, &format!("remove the stale socket file of a former process: {e}"))),
-        Err(Errno::ENOENT) => Ok(()),
+        Err(Errno::ECONNREFUSED) => Ok(Room::Stale),
+        Err(Errno::ENOENT) => Ok(Room::Free),
         Ok(()) | Err(Errno::EAGAIN | Errno::EPROTOTYPE) => {
             let by = getsockopt(&probe, sockopt::PeerCredentials).map(|c| c.pid()).unwrap_or(0);
             let by = if by > 0 { format!("process {by}") } else { "another process".to_owned() };
-            Err(Error::InUse(format!(
-                "listen on {}: {by} listens there; stop it, or choose another address",
-                listen.address
-            )))
+            let what = "listens there; stop it, or choose another address";
+            Err(Error::InUse(format!("listen on {}: {by} {what}", listen.address)))
         }
         Err(e) => Err(failed(listen, &format!("find out whether somebody listens there: {}", e.desc()))),
     }
