@@ -5,6 +5,7 @@ mod config;
 mod control;
 mod fleet;
 mod listeners;
+mod run;
 mod settings;
 mod status;
 fn main() {}

@@ -18,7 +18,7 @@ mod reload;
 mod stories;
 
 pub(crate) use life::{Force, State};
-pub(crate) use pool::{Pool, PoolState, Totals, Worker};
+pub(crate) use pool::{Pool, PoolState, Totals};
 
 use crate::settings::Model;
 use hostler_worker::control::Report;
@@ -148,7 +148,8 @@ pub(crate) enum Action {
     Sample { pool: PoolId },
     /// These settings are in force now; older ones are only those of workers that still live.
     Adopted { pool: PoolId, revision: u64, generation: u64 },
-    /// A reload is over, with its fault where it failed. Reloads asked for before are over with it.
+    /// A reload to these settings is over, with its fault where it failed; so are all asked for before.
+    /// `generation` is the one that serves now.
     Reloaded { pool: PoolId, revision: u64, generation: u64, fault: Option<String> },
     /// A pool's state changed.
     Changed { pool: PoolId, from: PoolState, to: PoolState },
@@ -159,7 +160,7 @@ pub(crate) enum Action {
 }
 
 /// Why a worker is ended that did not wish it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reason {
     /// It was not ready within `boot_timeout`.
     BootTimeout,

@@ -23,6 +23,8 @@ pub(crate) const OVERDUE_GRACE: Duration = Duration::from_secs(2);
 pub(crate) const TERM_GRACE: Duration = Duration::from_secs(5);
 /// Between SIGTERM and SIGKILL where everything ends at once.
 pub(crate) const NOW_GRACE: Duration = Duration::from_secs(1);
+/// Between a control socket that closed and SIGTERM.
+const MUTE_GRACE: Duration = Duration::from_secs(1);
 /// Until SIGKILL is sent once more.
 const KILL_AGAIN: Duration = Duration::from_secs(10);
 /// A worker that served for this long was no barren one.
@@ -74,6 +76,8 @@ pub(crate) struct Worker {
     pub(super) generation: u64,
     /// When its state is over.
     pub(super) deadline: Option<Time>,
+    /// It closed its control socket: until when it may end by itself.
+    pub(super) mute_until: Option<Time>,
     pub(super) ready: Option<Time>,
     /// Since when it has had no request, by its own account.
     pub(super) idle_since: Option<Time>,
@@ -83,7 +87,20 @@ pub(crate) struct Worker {
     pub(super) overdue_at: Option<u64>,
     /// A reading decides: whether it came back, or whether it may leave.
     pub(super) judged: bool,
+    /// Why it ends, if it was not its own doing alone.
+    pub(super) doom: Option<Doom>,
     pub(super) fault: Option<String>,
+}
+
+/// Why a worker ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Doom {
+    /// It is needed no more.
+    Wish,
+    /// It broke a rule. It is replaced when it is gone, under the rules for those that die.
+    Fault(Reason),
+    /// It does not even heed SIGKILL: it is replaced as if it were gone.
+    Lost,
 }
 
 impl Worker {
@@ -97,6 +114,10 @@ impl Worker {
 
     pub(crate) fn kind(&self) -> Kind {
         self.kind
+    }
+
+    fn due(&self) -> Option<Time> {
+        [self.deadline, self.mute_until].into_iter().flatten().min()
     }
 
     /// Whether it takes requests.
@@ -267,8 +288,11 @@ impl Pool {
         }
     }
 
+    /// A process that exits closes its control socket a moment before its end is told: it gets that moment.
     pub(super) fn mute(&mut self, id: WorkerId, turn: &mut Turn<'_>) {
-        self.apply_for(id, Life::Terminate, Some(Reason::Mute), turn);
+        if let Some(worker) = self.workers.get_mut(&id).filter(|w| w.state < State::Retiring) {
+            worker.mute_until = Some(turn.now + MUTE_GRACE);
+        }
     }
 
     pub(super) fn exited(&mut self, id: WorkerId, exit: &Exit, turn: &mut Turn<'_>) {
@@ -287,20 +311,19 @@ impl Pool {
         }
         let Some(fault) = Self::fault_of(&worker, exit) else { return };
         let served = worker.ready.is_some();
-        if served {
-            self.totals.crashes += 1;
-        } else {
-            self.totals.boot_failures += 1;
+        match (served, worker.doom) {
+            (false, _) => self.totals.boot_failures += 1,
+            (true, Some(Doom::Fault(Reason::Stuck | Reason::Memory))) => {} // counted as what they are
+            (true, _) => self.totals.crashes += 1,
         }
         if self.trial.as_ref().is_some_and(|trial| trial.worker == id) {
-            self.trial = None;
-            self.conclude_reload(Some(fault), turn);
+            self.trial_failed(fault, turn);
             return;
         }
         let productive = exit.requests > 0 || worker.ready.is_some_and(|ready| turn.now >= ready + PROVEN);
-        let barren = match (served && productive, worker.state) {
+        let barren = match (served && productive, worker.doom) {
             (true, _) => 0,
-            (false, State::Killing) => FAILED_AT, // a boot that never ended costs twice
+            (false, Some(Doom::Fault(Reason::BootTimeout))) => FAILED_AT, // it took its time: no second try first
             (false, _) => 1,
         };
         self.backoff.fail(turn.now, barren, self.plan.boot_timeout, turn.lots);
@@ -313,23 +336,17 @@ impl Pool {
 
     /// What is to be said of this end; `None` where it was as it should be.
     fn fault_of(worker: &Worker, exit: &Exit) -> Option<String> {
-        let what = if worker.ready.is_some() { "a worker died" } else { "a worker did not boot" };
-        match worker.state {
-            State::Retiring if exit.clean => None,
-            _ if worker.ready.is_none() => {
-                let why = match (&worker.fault, worker.state) {
-                    (Some(fault), _) => fault.clone(),
-                    (None, State::Killing) => "it was not ready in time".to_owned(),
-                    (None, State::Terminating) => return None,
-                    (None, _) => exit.said.clone(),
-                };
-                Some(format!("{what}: {why}"))
+        match (worker.ready, worker.doom) {
+            (None, Some(Doom::Wish)) => None,
+            (None, Some(Doom::Fault(Reason::BootTimeout) | Doom::Lost)) => {
+                Some("a worker did not boot: it was not ready in time".to_owned())
             }
-            State::Serving | State::Worn | State::Overdue if exit.clean && exit.requests > 0 => None,
-            State::Serving | State::Worn | State::Overdue | State::Retiring => {
-                Some(format!("{what}: {}", exit.said))
+            (None, _) => {
+                Some(format!("a worker did not boot: {}", worker.fault.as_deref().unwrap_or(&exit.said)))
             }
-            State::Booting | State::Terminating | State::Killing => None,
+            (Some(_), Some(Doom::Wish)) if exit.clean || worker.state > State::Retiring => None,
+            (Some(_), None) if exit.clean && exit.requests > 0 => None,
+            (Some(_), _) => Some(format!("a worker died: {}", exit.said)),
         }
     }
 
@@ -338,11 +355,15 @@ impl Pool {
         let late: Vec<WorkerId> = self
             .workers
             .iter()
-            .filter(|(_, w)| w.deadline.is_some_and(|d| d <= turn.now))
+            .filter(|(_, w)| w.due().is_some_and(|d| d <= turn.now))
             .map(|(id, _)| *id)
             .collect();
         for id in late {
             let Some(worker) = self.workers.get_mut(&id) else { continue };
+            if worker.mute_until.take_if(|until| *until <= turn.now).is_some() {
+                self.apply_for(id, Life::Terminate, Some(Reason::Mute), turn);
+                continue;
+            }
             let reason = match worker.state {
                 State::Booting => Reason::BootTimeout,
                 State::Overdue => {
@@ -353,6 +374,9 @@ impl Pool {
                 }
                 _ => Reason::Lingering,
             };
+            if worker.state == State::Killing {
+                worker.doom = Some(Doom::Lost);
+            }
             self.apply_for(id, Life::Deadline, Some(reason), turn);
         }
         if self.sample_at.is_some_and(|at| at <= turn.now) {
@@ -515,7 +539,8 @@ impl Pool {
     /// Workers of the current generation that are to be started.
     pub(super) fn missing(&self) -> usize {
         let fresh = |p: &Pool, w: &Worker| {
-            p.is_current(w) && !w.worn && matches!(w.state, State::Booting | State::Serving | State::Overdue)
+            let ends = w.state >= State::Retiring;
+            p.is_current(w) && !w.worn && (!ends || matches!(w.doom, Some(Doom::Fault(_))))
         };
         self.desired().saturating_sub(self.count(fresh))
     }
@@ -544,7 +569,7 @@ impl Pool {
         let stand_in = if self.stand_in_is_missing() { self.stand_in_after } else { None };
         self.workers
             .values()
-            .filter_map(|w| w.deadline)
+            .filter_map(Worker::due)
             .chain(self.idle_due().filter(|_| run))
             .chain(self.backoff.until().filter(|until| waits && *until > now))
             .chain(self.sample_at)
@@ -569,12 +594,14 @@ impl Pool {
                 state: State::Booting,
                 generation,
                 deadline: Some(turn.now + plan.boot_timeout),
+                mute_until: None,
                 ready: None,
                 idle_since: None,
                 worn: false,
                 memory: 0,
                 overdue_at: None,
                 judged: false,
+                doom: None,
                 fault: None,
             },
         );
@@ -607,6 +634,8 @@ impl Pool {
         };
         worker.deadline = after.map(|after| turn.now + after);
         if let Some(force) = force {
+            let doom = why.map_or(Doom::Wish, Doom::Fault);
+            worker.doom.get_or_insert(doom);
             turn.act(Action::Force { worker: id, force, why });
         }
     }

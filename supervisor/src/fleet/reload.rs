@@ -102,6 +102,17 @@ impl Pool {
 
     /// Says how the reload went.
     pub(super) fn conclude_reload(&mut self, fault: Option<String>, turn: &mut Turn<'_>) {
+        self.conclude_reload_to(self.plan.revision, fault, turn);
+    }
+
+    /// The trial did not live: nothing has changed.
+    pub(super) fn trial_failed(&mut self, fault: String, turn: &mut Turn<'_>) {
+        if let Some(trial) = self.trial.take() {
+            self.conclude_reload_to(trial.plan.revision, Some(fault), turn);
+        }
+    }
+
+    fn conclude_reload_to(&mut self, revision: u64, fault: Option<String>, turn: &mut Turn<'_>) {
         self.rolling = None;
         match &fault {
             None => self.totals.reloads += 1,
@@ -110,7 +121,7 @@ impl Pool {
                 self.last_error = Some(fault.clone());
             }
         }
-        let (revision, generation) = (self.plan.revision, self.generation);
+        let generation = self.generation;
         turn.act(Action::Reloaded { pool: self.id, revision, generation, fault });
     }
 

@@ -1,0 +1,280 @@
+//! From the config to pools: what is new, changed, gone or broken.
+//!
+//! Always holds: a pool whose config has a fault, or whose listeners cannot be had, stays as it is; a listener
+//! that somebody else holds for the moment is tried again; no pool waits for another.
+
+use super::{
+    Error, Place, Shell, Source,
+    link::Queue,
+    log, now,
+    place::{self, Revision},
+};
+use crate::{
+    config::{self, Loaded},
+    fleet::{Event, Plan, PoolId},
+    listeners,
+    settings::{Pool, Supervisor},
+};
+use std::{collections::BTreeSet, time::Duration};
+
+/// Until a listener that was in use is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// Without a `request_timeout`, a worker that is replaced may finish what it has in hand for so long.
+const LONGEST_REQUEST: Duration = Duration::from_secs(3600);
+
+/// Which pools a reload is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Which {
+    All,
+    /// Those whose settings changed.
+    Changed,
+    /// Those of these names.
+    Named(BTreeSet<String>),
+}
+
+impl Which {
+    fn takes(&self, name: &str, changed: bool) -> bool {
+        match self {
+            Which::All => true,
+            Which::Changed => changed,
+            Which::Named(names) => names.contains(name),
+        }
+    }
+}
+
+/// What became of a pool, as far as it is known at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It starts or reloads; the fleet tells how it went.
+    UnderWay(u64),
+    /// Its settings are as they were.
+    Unchanged,
+    /// It stands in the config no more and ends.
+    Dropped,
+    /// It stays as it is, for this reason.
+    Fault(String),
+}
+
+/// A pool that could not be set up.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) message: String,
+    /// Settings to try again, where that may help, and when.
+    retry: Option<(Pool, Duration)>,
+}
+
+/// `[supervisor]` of the source, with all that is said against the config as the error.
+pub(super) fn supervisor_settings(source: &Source) -> Result<Supervisor, Error> {
+    match source {
+        Source::Made(loaded) => Ok(loaded.supervisor.clone()),
+        Source::File(path) => match config::load(path) {
+            Ok(loaded) => Ok(loaded.supervisor),
+            Err(faults) => {
+                let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                Err(Error::config(format!("the config has faults\n{}", lines.join("\n"))))
+            }
+        },
+    }
+}
+
+/// What the fleet needs to know.
+fn plan(settings: &Pool, revision: u64) -> Plan {
+    let retire = settings.limits.request_timeout.map_or(LONGEST_REQUEST, |t| t + settings.stop_timeout);
+    Plan {
+        revision,
+        model: settings.model,
+        boot_timeout: settings.boot_timeout,
+        retire_timeout: retire.max(settings.stop_timeout),
+        stop_timeout: settings.stop_timeout,
+        memory: settings.memory.pool,
+    }
+}
+
+impl Shell {
+    /// Reads the config and brings the pools in line with it.
+    pub(crate) fn load(&mut self, which: Which) -> Vec<(String, Outcome)> {
+        let path = match &self.source {
+            Source::Made(loaded) => {
+                let pools = loaded.pools.clone();
+                return self.configure_all(pools, &which);
+            }
+            Source::File(path) => path.clone(),
+        };
+        match config::load(&path) {
+            Ok(loaded) => self.take_over(loaded, &which),
+            Err(faults) => {
+                // Nothing to go by: every pool stays as it is.
+                for fault in &faults {
+                    tracing::error!("config: {fault}");
+                }
+                let first = faults.first().map(ToString::to_string).unwrap_or_default();
+                let names = self.names.keys().cloned();
+                names.map(|name| (name, Outcome::Fault(first.clone()))).collect()
+            }
+        }
+    }
+
+    fn take_over(&mut self, loaded: Loaded, which: &Which) -> Vec<(String, Outcome)> {
+        for warning in &loaded.warnings {
+            tracing::warn!("config: {warning}");
+        }
+        for fault in &loaded.faults {
+            tracing::error!("config: {fault}");
+        }
+        if loaded.supervisor.log != self.settings.log {
+            if let Err(e) = log::set(&loaded.supervisor.log) {
+                tracing::error!("open the new log: {e}");
+            }
+        }
+        self.settings = loaded.supervisor.clone();
+        let mut outcomes = Vec::new();
+        for broken in loaded.broken.iter().chain(&loaded.unreadable) {
+            outcomes.push((broken.name.clone(), Outcome::Fault(broken.message.clone())));
+        }
+        let present: BTreeSet<String> = loaded.pools.iter().map(|p| p.name.clone()).collect();
+        let gone: Vec<(String, PoolId)> = self
+            .names
+            .iter()
+            .filter(|(name, id)| !present.contains(*name) && !self.stays(name, **id, &loaded))
+            .map(|(name, id)| (name.clone(), *id))
+            .collect();
+        // Dropped pools give their listeners free only after others had a chance to take them over.
+        outcomes.extend(self.configure_all(loaded.pools, which));
+        for (name, id) in gone {
+            self.names.remove(&name);
+            if let Some(place) = self.places.get_mut(&id) {
+                place.close();
+            }
+            self.events.push_back(Event::Dropped { pool: id });
+            outcomes.push((name, Outcome::Dropped));
+        }
+        self.broken.retain(|name, _| present.contains(name) || self.names.contains_key(name));
+        for broken in loaded.broken.into_iter().chain(loaded.unreadable) {
+            self.broken.insert(broken.name, Broken { message: broken.message, retry: None });
+        }
+        outcomes
+    }
+
+    /// Whether a pool that could not be read stays, since its config is merely faulty.
+    fn stays(&self, name: &str, id: PoolId, loaded: &Loaded) -> bool {
+        let file = self.places.get(&id).and_then(|p| p.current()).map(|r| r.settings.file.clone());
+        loaded.fault_of(name, &file.unwrap_or_default()).is_some()
+    }
+
+    fn configure_all(&mut self, pools: Vec<Pool>, which: &Which) -> Vec<(String, Outcome)> {
+        let mut outcomes = Vec::new();
+        for settings in pools {
+            let name = settings.name.clone();
+            let known = self.names.get(&name).and_then(|id| self.places.get(id));
+            let newest = known.and_then(|place| place.revisions.values().next_back());
+            let changed = newest.is_none_or(|newest| newest.settings != settings);
+            if known.is_some() && !which.takes(&name, changed) {
+                outcomes.push((name, Outcome::Unchanged));
+                continue;
+            }
+            let outcome = self.configure(settings);
+            outcomes.push((name, outcome));
+        }
+        outcomes
+    }
+
+    /// Starts or reloads one pool.
+    fn configure(&mut self, settings: Pool) -> Outcome {
+        let name = settings.name.clone();
+        let sockets = place::sockets(&settings, &self.passed, |address| {
+            // Its own first: the newest revision that has it, then any other pool's.
+            let own = self.names.get(&name).and_then(|id| self.places.get(id));
+            own.into_iter()
+                .chain(self.places.values())
+                .map(|p| p.with_address(address))
+                .find(|s| !s.is_empty())
+                .unwrap_or_default()
+        });
+        let sockets = match sockets {
+            Ok(sockets) => sockets,
+            Err(e) => return self.cannot(settings, &e),
+        };
+        let id = match self.names.get(&name) {
+            Some(id) => *id,
+            None => match self.found(&name) {
+                Ok(id) => id,
+                Err(e) => return Outcome::Fault(e),
+            },
+        };
+        self.broken.remove(&name);
+        self.last_revision += 1;
+        let revision = self.last_revision;
+        let plan = plan(&settings, revision);
+        if let Some(place) = self.places.get_mut(&id) {
+            place.revisions.insert(revision, Revision { settings, sockets });
+        }
+        self.events.push_back(Event::Configured { pool: id, plan });
+        Outcome::UnderWay(revision)
+    }
+
+    fn found(&mut self, name: &str) -> Result<PoolId, String> {
+        let queue = Queue::new().map_err(|e| format!("make the hand-over queue: {e}"))?;
+        self.last_pool += 1;
+        let id = PoolId(self.last_pool);
+        self.names.insert(name.to_owned(), id);
+        self.places.insert(id, Place::new(name.to_owned(), queue));
+        Ok(id)
+    }
+
+    fn cannot(&mut self, settings: Pool, error: &listeners::Error) -> Outcome {
+        let message = error.to_string();
+        let name = settings.name.clone();
+        let known = self.broken.get(&name).is_some_and(|b| b.message == message);
+        if !known {
+            tracing::error!(pool = name, "{message}");
+        }
+        // A running pool keeps its old settings; a new one waits until the address is free.
+        let retry = match error {
+            listeners::Error::InUse(_) if !self.names.contains_key(&name) => {
+                Some((settings, now() + TRY_AGAIN))
+            }
+            _ => None,
+        };
+        self.broken.insert(name, Broken { message: message.clone(), retry });
+        Outcome::Fault(message)
+    }
+
+    pub(super) fn retry_deadline(&self) -> Option<Duration> {
+        self.broken.values().filter_map(|b| b.retry.as_ref().map(|(_, at)| *at)).min()
+    }
+
+    /// Tries again to set up pools whose listeners were in use.
+    pub(super) fn retry_broken(&mut self) {
+        let due: Vec<Pool> = self
+            .broken
+            .values()
+            .filter_map(|b| b.retry.as_ref().filter(|(_, at)| *at <= now()).map(|(pool, _)| pool.clone()))
+            .collect();
+        for settings in due {
+            self.configure(settings);
+        }
+    }
+
+    pub(super) fn adopted(&mut self, pool: PoolId, revision: u64, generation: u64) {
+        let Some(place) = self.places.get_mut(&pool) else { return };
+        for fault in place.adopt(revision) {
+            tracing::error!(pool = place.name, "{fault}");
+        }
+        tracing::debug!(pool = place.name, generation, "new settings are in force");
+    }
+
+    pub(super) fn reloaded(&mut self, pool: PoolId, revision: u64, generation: u64, fault: Option<String>) {
+        let Some(place) = self.places.get_mut(&pool) else { return };
+        match &fault {
+            None => tracing::info!(pool = place.name, generation, "reloaded"),
+            Some(fault) => {
+                place.forget(revision);
+                tracing::error!(
+                    pool = place.name,
+                    generation,
+                    "the reload failed, the old generation stays: {fault}"
+                );
+            }
+        }
+    }
+}

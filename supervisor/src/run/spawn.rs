@@ -1,0 +1,148 @@
+//! Starts a worker: its program, its control socket, its page, and what it is told first.
+//!
+//! Always holds: a worker gets the environment of its pool and nothing of ours, its own process group, and no
+//! descriptor but 0, 1 and 2 (all others close on exec and come over the control socket).
+
+use super::{
+    link::{Link, Page, Queue},
+    log,
+    place::Revision,
+};
+use crate::{fleet::Kind, settings};
+use hostler_worker::control::{App, Become, Listener, Order, Runtime, Serve};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use std::{
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// Seconds after which a client of a stopped or failed pool may come again.
+const RETRY_AFTER: u32 = 5;
+
+/// A worker that was started.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) pid: i32,
+    pub(crate) link: Link,
+    pub(crate) page: Page,
+    /// Its standard output and standard error, non-blocking.
+    pub(crate) output: [OwnedFd; 2],
+}
+
+/// What differs between the workers of a pool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Which {
+    pub(crate) kind: Kind,
+    pub(crate) generation: u64,
+    /// A random number.
+    pub(crate) lot: u64,
+}
+
+/// Starts a worker of a pool and tells it what to become and to serve.
+///
+/// # Errors
+/// Where the system refuses; nothing is left behind but, at most, a process that ends by itself because its
+/// control socket is closed.
+pub(crate) fn start(program: &Path, revision: &Revision, queue: &Queue, which: Which) -> io::Result<Started> {
+    let settings = &revision.settings;
+    let (link, theirs) = Link::pair()?;
+    let page = Page::new()?;
+    let access_log = match (&settings.access_log, which.kind) {
+        (Some(access_log), Kind::App) => Some(log::append(&access_log.file).map_err(|e| {
+            io::Error::new(e.kind(), format!("open the access log {}: {e}", access_log.file.display()))
+        })?),
+        _ => None,
+    };
+    let mut child = Command::new(program)
+        .arg0("hostler-worker")
+        .args(["worker", &settings.name])
+        .env_clear()
+        .envs(&settings.env)
+        .stdin(theirs)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|e| io::Error::new(e.kind(), format!("start {}: {e}", program.display())))?;
+    let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+    let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(io::Error::other("a worker without pipes"));
+    };
+    let output = [OwnedFd::from(out), OwnedFd::from(err)];
+    for fd in &output {
+        fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    }
+    // Its end is reaped with all others; `child` itself is not needed.
+    introduce(&link, revision, queue, &page, access_log.as_ref(), which)?;
+    Ok(Started { pid, link, page, output })
+}
+
+fn introduce(
+    link: &Link,
+    revision: &Revision,
+    queue: &Queue,
+    page: &Page,
+    access_log: Option<&File>,
+    which: Which,
+) -> io::Result<()> {
+    link.send(&Order::Become(become_order(&revision.settings, which.kind)), &[])?;
+    let mut fds: Vec<BorrowedFd<'_>> = revision.sockets.iter().map(|s| s.bound.fd.as_fd()).collect();
+    fds.extend([queue.receiving.as_fd(), queue.sending.as_fd(), page.0.as_fd()]);
+    fds.extend(access_log.map(AsFd::as_fd));
+    link.send(&Order::Serve(Box::new(serve_order(revision, which))), &fds)
+}
+
+fn become_order(settings: &settings::Pool, kind: Kind) -> Become {
+    Become {
+        user: settings.user.clone(),
+        umask: Some(settings.umask),
+        directory: settings.directory.as_ref().map(|d| d.to_string_lossy().into_owned()),
+        open_files: settings.open_files,
+        core: settings.core,
+        exec: settings.command.clone().filter(|_| kind == Kind::App),
+    }
+}
+
+fn serve_order(revision: &Revision, which: Which) -> Serve {
+    let settings = &revision.settings;
+    let listener = |socket: &super::place::Socket| Listener {
+        address: socket.listen.address.to_string(),
+        protocol: socket.listen.protocol,
+        allow: socket.listen.allow.clone(),
+    };
+    let mut serve = Serve {
+        pool: settings.name.clone(),
+        generation: which.generation,
+        listeners: revision.sockets.iter().map(|s| listener(s)).collect(),
+        apps: settings.apps.clone(),
+        limits: settings.limits.clone(),
+        max_requests: max_requests(settings, which.lot),
+        memory_soft: settings.memory.soft,
+        memory_hard: settings.memory.hard,
+        slow_log: settings.slow_log,
+        access_log: settings.access_log.as_ref().map(|a| a.format),
+    };
+    if which.kind == Kind::StandIn {
+        let message = "This site is not available at the moment.".to_owned();
+        let runtime = Runtime::Unavailable { message, retry_after: RETRY_AFTER };
+        serve.apps = vec![App { host: None, path: "/".to_owned(), runtime }];
+        serve.max_requests = 0;
+        serve.memory_soft = None;
+        serve.memory_hard = None;
+        serve.slow_log = None;
+        serve.access_log = None;
+    }
+    serve
+}
+
+/// Takes the jitter off, so that workers that began together do not end together.
+fn max_requests(settings: &settings::Pool, lot: u64) -> u64 {
+    let jitter = settings.max_requests_jitter.min(settings.max_requests.saturating_sub(1));
+    settings.max_requests - lot % (jitter + 1)
+}
