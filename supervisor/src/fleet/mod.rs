@@ -18,7 +18,7 @@ mod reload;
 mod stories;
 
 pub(crate) use life::{Force, State};
-pub(crate) use pool::{Pool, PoolState, Totals};
+pub(crate) use pool::{Pool, PoolState, Worker};
 
 use crate::settings::Model;
 use hostler_worker::control::Report;

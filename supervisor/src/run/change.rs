@@ -23,22 +23,17 @@ const TRY_AGAIN: Duration = Duration::from_millis(500);
 const LONGEST_REQUEST: Duration = Duration::from_secs(3600);
 
 /// Which pools a reload is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Which {
-    All,
-    /// Those whose settings changed.
-    Changed,
-    /// Those of these names.
-    Named(BTreeSet<String>),
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Which {
+    /// These alone; `None`: all.
+    pub(crate) names: Option<BTreeSet<String>>,
+    /// Of them, those whose settings changed.
+    pub(crate) changed: bool,
 }
 
 impl Which {
-    fn takes(&self, name: &str, changed: bool) -> bool {
-        match self {
-            Which::All => true,
-            Which::Changed => changed,
-            Which::Named(names) => names.contains(name),
-        }
+    fn names(&self, name: &str) -> bool {
+        self.names.as_ref().is_none_or(|names| names.contains(name))
     }
 }
 
@@ -92,32 +87,42 @@ fn plan(settings: &Pool, revision: u64) -> Plan {
 
 impl Shell {
     /// Reads the config and brings the pools in line with it.
-    pub(crate) fn load(&mut self, which: Which) -> Vec<(String, Outcome)> {
+    ///
+    /// # Errors
+    /// Where there is nothing to go by; every pool then stays as it is.
+    pub(crate) fn load(&mut self, which: &Which) -> Result<Vec<(String, Outcome)>, String> {
+        if self.fleet.stopping().is_some() {
+            return Err("everything is being stopped".to_owned());
+        }
         let path = match &self.source {
             Source::Made(loaded) => {
                 let pools = loaded.pools.clone();
-                return self.configure_all(pools, &which);
+                return Ok(self.configure_all(pools, which));
             }
             Source::File(path) => path.clone(),
         };
         match config::load(&path) {
-            Ok(loaded) => self.take_over(loaded, &which),
+            Ok(loaded) => {
+                let mut outcomes = self.take_over(loaded, which);
+                outcomes.retain(|(name, _)| which.names(name));
+                Ok(outcomes)
+            }
             Err(faults) => {
-                // Nothing to go by: every pool stays as it is.
                 for fault in &faults {
                     tracing::error!("config: {fault}");
                 }
-                let first = faults.first().map(ToString::to_string).unwrap_or_default();
-                let names = self.names.keys().cloned();
-                names.map(|name| (name, Outcome::Fault(first.clone()))).collect()
+                let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                Err(format!("the config has faults; every pool stays as it is: {}", faults.join("; ")))
             }
         }
     }
 
     fn take_over(&mut self, loaded: Loaded, which: &Which) -> Vec<(String, Outcome)> {
-        for warning in &loaded.warnings {
+        let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+        for warning in warnings.iter().filter(|warning| !self.warned.contains(warning)) {
             tracing::warn!("config: {warning}");
         }
+        self.warned = warnings;
         for fault in &loaded.faults {
             tracing::error!("config: {fault}");
         }
@@ -135,7 +140,8 @@ impl Shell {
         let gone: Vec<(String, PoolId)> = self
             .names
             .iter()
-            .filter(|(name, id)| !present.contains(*name) && !self.stays(name, **id, &loaded))
+            .filter(|(name, _)| !present.contains(*name) && which.names(name))
+            .filter(|(name, id)| !self.stays(name, **id, &loaded))
             .map(|(name, id)| (name.clone(), *id))
             .collect();
         // Dropped pools give their listeners free only after others had a chance to take them over.
@@ -168,7 +174,7 @@ impl Shell {
             let known = self.names.get(&name).and_then(|id| self.places.get(id));
             let newest = known.and_then(|place| place.revisions.values().next_back());
             let changed = newest.is_none_or(|newest| newest.settings != settings);
-            if known.is_some() && !which.takes(&name, changed) {
+            if !which.names(&name) || (known.is_some() && which.changed && !changed) {
                 outcomes.push((name, Outcome::Unchanged));
                 continue;
             }
@@ -265,6 +271,7 @@ impl Shell {
 
     pub(super) fn reloaded(&mut self, pool: PoolId, revision: u64, generation: u64, fault: Option<String>) {
         let Some(place) = self.places.get_mut(&pool) else { return };
+        place.last_reload = Some((revision, fault.clone()));
         match &fault {
             None => tracing::info!(pool = place.name, generation, "reloaded"),
             Some(fault) => {

@@ -8,6 +8,7 @@
 //! reloads), `spawn`, `link`, `reap`, `lines`, `log`, `poll`, `signals`: one system interface each.
 
 mod change;
+mod command;
 mod lines;
 mod link;
 mod log;
@@ -16,10 +17,12 @@ mod poll;
 mod reap;
 mod signals;
 mod spawn;
+mod view;
 mod worker;
 
 use crate::{
     config::Loaded,
+    control::Server,
     fleet::{Action, Event, Fleet, PoolId, PoolState, Stop, WorkerId},
     listeners::Passed,
 };
@@ -34,9 +37,10 @@ use signals::{Signals, Wish};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     io,
+    os::fd::AsFd,
     path::PathBuf,
     process::ExitCode,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 use worker::{Output, Worker};
 
@@ -113,6 +117,10 @@ pub(crate) struct Shell {
     settings: crate::settings::Supervisor,
     started: SystemTime,
     buffer: Vec<u8>,
+    control: Option<Server>,
+    waiting: Vec<command::Waiting>,
+    /// Warnings about the config that were given already.
+    warned: Vec<String>,
     finished: bool,
 }
 
@@ -149,14 +157,21 @@ impl Shell {
             settings,
             started: SystemTime::now(),
             buffer: vec![0; hostler_worker::control::MESSAGE_LIMIT],
+            control: None,
+            waiting: Vec::new(),
+            warned: Vec::new(),
             finished: false,
         })
     }
 
     /// Starts all pools.
     fn begin(&mut self) -> Result<(), Error> {
+        // First of all: it tells whether another supervisor runs here.
+        let server = Server::open(&self.settings.control).map_err(|e| Error::system("control socket", e))?;
+        self.poll.add(server.as_fd(), Token::Control).map_err(|e| Error::system("control socket", e))?;
+        self.control = Some(server);
         tracing::info!(pid = std::process::id(), version = env!("CARGO_PKG_VERSION"), "hostler starts");
-        self.load(change::Which::All);
+        self.load(&change::Which::default()).map_err(Error::config)?;
         self.drive();
         if self.names.is_empty() && self.broken.is_empty() {
             return Err(Error::config("the config names no pool: nothing to do".to_owned()));
@@ -175,7 +190,12 @@ impl Shell {
             self.retry_broken();
             self.events.push_back(Event::Tick);
             self.drive();
+            if self.control.as_ref().and_then(Server::deadline).is_some_and(|at| at <= Instant::now()) {
+                self.serve_control();
+            }
+            self.settle();
         }
+        self.answer_all();
         for place in self.places.values_mut() {
             place.close();
         }
@@ -185,7 +205,9 @@ impl Shell {
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        [self.fleet.next_deadline(), self.retry_deadline()].into_iter().flatten().min()
+        let control = self.control.as_ref().and_then(Server::deadline);
+        let control = control.map(|at| now() + at.saturating_duration_since(Instant::now()));
+        [self.fleet.next_deadline(), self.retry_deadline(), control].into_iter().flatten().min()
     }
 
     fn take(&mut self, token: Token) {
@@ -201,13 +223,17 @@ impl Shell {
                 self.unwatch(pool);
                 self.events.push_back(Event::Connecting { pool });
             }
-            Token::Control | Token::Files => {}
+            Token::Control => self.serve_control(),
+            Token::Files => {}
         }
     }
 
     fn grant(&mut self, wish: Wish) {
         match wish {
-            Wish::Reload => drop(self.load(change::Which::All)),
+            Wish::Reload => {
+                // What is wrong is in the log, and in the status.
+                let _ = self.load(&change::Which::default());
+            }
             Wish::ReopenLogs => self.reopen_logs(),
             Wish::Upgrade => tracing::warn!("upgrade is not built yet"),
             Wish::StopGracefully => self.stop(Stop::Graceful(self.settings.stop_timeout)),

@@ -35,11 +35,20 @@ pub(crate) struct Place {
     /// The revision in force.
     pub(crate) current: u64,
     pub(crate) gone: Counts,
+    /// The revision that the last reload was for, and its fault.
+    pub(crate) last_reload: Option<(u64, Option<String>)>,
 }
 
 impl Place {
     pub(crate) fn new(name: String, queue: Queue) -> Place {
-        Place { name, queue, revisions: BTreeMap::new(), current: 0, gone: Counts::default() }
+        Place {
+            name,
+            queue,
+            revisions: BTreeMap::new(),
+            current: 0,
+            gone: Counts::default(),
+            last_reload: None,
+        }
     }
 
     /// The newest sockets under an address.
@@ -166,7 +175,7 @@ fn again(socket: &Socket, listen: &Listen) -> Result<Rc<Socket>, listeners::Erro
 }
 
 /// Counts and times of workers, added up.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Counts {
     pub(crate) requests: u64,
     pub(crate) errors: u64,
@@ -174,12 +183,6 @@ pub(crate) struct Counts {
     pub(crate) rejected: u64,
     pub(crate) latency: Vec<u64>,
     pub(crate) queue: Vec<u64>,
-}
-
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts { requests: 0, errors: 0, timeouts: 0, rejected: 0, latency: Vec::new(), queue: Vec::new() }
-    }
 }
 
 impl Counts {

@@ -27,6 +27,7 @@ const READ: usize = 64 * 1024;
 /// What is held of a worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
+    pub(crate) id: WorkerId,
     pub(crate) pid: i32,
     pub(crate) pool: PoolId,
     pub(crate) kind: Kind,
@@ -75,6 +76,7 @@ impl Shell {
                 }
                 self.pids.insert(started.pid, worker);
                 let held = Worker {
+                    id: worker,
                     pid: started.pid,
                     pool,
                     kind: which.kind,
@@ -214,7 +216,7 @@ impl Shell {
         let peak = page.as_ref().map_or(0, |p| p.word(page::WORD_MEMORY_PEAK));
         let request = page.as_ref().map(|p| p.request().to_owned()).unwrap_or_default();
         let pool = self.places.get_mut(&worker.pool);
-        if let (Some(place), Some(page)) = (pool, &page) {
+        if let (Some(place), Some(page), Kind::App) = (pool, &page, worker.kind) {
             place.gone.add(page);
         }
         let pool = self.name(worker.pool);
