@@ -9,6 +9,8 @@ use hostler_worker::control::Protocol;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+pub(crate) mod table;
+
 /// All of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {

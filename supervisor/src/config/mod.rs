@@ -91,6 +91,14 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, Vec<Fault>> {
     load_on(path, &users::ThisSystem::default())
 }
 
+/// A config that a command made.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn made(text: String) -> Result<Loaded, Vec<Fault>> {
+    load_source(&Source::new(Path::new("made"), text), &users::ThisSystem::default())
+}
+
 /// The control socket where the config names none.
 pub(crate) fn default_control(system: &dyn System) -> PathBuf {
     match system.variable("XDG_RUNTIME_DIR").filter(|dir| system.caller() != 0 && dir.starts_with('/')) {
@@ -114,23 +122,26 @@ pub(crate) fn control_of(path: &Path) -> PathBuf {
 /// # Errors
 /// As [`load`].
 fn load_on(path: &Path, system: &dyn System) -> Result<Loaded, Vec<Fault>> {
-    let main = read(path).map_err(|fault| vec![fault])?;
-    let (tree, faults) = parse(&main);
+    load_source(&read(path).map_err(|fault| vec![fault])?, system)
+}
+
+fn load_source(main: &Source, system: &dyn System) -> Result<Loaded, Vec<Fault>> {
+    let (tree, faults) = parse(main);
     if !faults.is_empty() {
         return Err(faults);
     }
-    let mut check = Check::new(&main);
+    let mut check = Check::new(main);
     let section = supervisor_section(&mut check, tree.get_ref());
     let supervisor = supervisor(&mut check, &section, system);
     let mut found = Found { outer_stop: supervisor.stop_timeout, ..Found::new(system) };
-    found.pools(&main, tree.get_ref());
+    found.pools(main, tree.get_ref());
     found.top_level(&mut check, tree.get_ref(), true);
     if !check.faults.is_empty() {
         check.faults.sort_by_key(Fault::order);
         return Err(check.faults);
     }
     for (at, pattern) in section.placed_words("include") {
-        found.include(&main, at, &pattern);
+        found.include(main, at, &pattern);
     }
     Ok(found.finish(supervisor))
 }

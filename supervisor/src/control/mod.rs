@@ -29,7 +29,7 @@ use nix::{
 };
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder},
+    fs::DirBuilder,
     io::{Read, Write},
     os::{
         fd::{AsFd, BorrowedFd},

@@ -3,7 +3,7 @@
 use super::*;
 use crate::status::{Status, tests::sample};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::{path::PathBuf, thread};
+use std::{fs, path::PathBuf, thread};
 
 struct Still;
 
