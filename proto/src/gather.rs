@@ -128,6 +128,17 @@ impl Gather {
         self.data_whole = false;
     }
 
+    /// The rest of a record is still to be passed over.
+    #[must_use]
+    pub fn is_skipping(&self) -> bool {
+        self.skip > 0
+    }
+
+    /// Passes over the next `n` bytes, the rest of a record of the request before.
+    pub fn skip(&mut self, n: usize) {
+        self.skip += n;
+    }
+
     /// Goes on to read `bytes`, all of the connection's since the last [`Gather::restart`].
     ///
     /// After [`Step::Aborted`] or [`Step::UnknownRole`] the caller restarts; after [`Step::Whole`] and

@@ -46,6 +46,12 @@ impl Stream {
         self.whole
     }
 
+    /// Bytes of the record at hand that are still to come, where the app has had enough.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.content + self.padding
+    }
+
     /// What `bytes`, the next ones, begin with. The caller passes over the bytes that it tells, and over
     /// the [`Header::LEN`] bytes of header when [`Piece::Skip`] says so.
     ///

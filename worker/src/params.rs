@@ -1,0 +1,242 @@
+//! CGI meta-variables (RFC 3875, section 4.1) as spans over the bytes that a web server sent.
+//!
+//! Always holds: nothing is copied but repeated header fields, which are joined; `HTTP_PROXY` is not there (a
+//! client's `Proxy` field must never look like a proxy setting); each name stands once.
+//!
+//! Repeated names: `HTTP_*` are joined with ", " (`HTTP_COOKIE` with "; "), as RFC 9110, section 5.2 allows for
+//! fields; of `HTTP_HOST` the first counts; of any other name the last, since web servers write the
+//! administrator's own settings last and clients cannot choose such names.
+
+use hostler_proto::{Error, Pairs};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span {
+    at: u32,
+    len: u32,
+    /// In `Index::side`, not in the bytes that were sent.
+    side: bool,
+}
+
+/// Where names and values stand; its memory is used again for each request.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    entries: Vec<(Span, Span)>,
+    side: Vec<u8>,
+    /// A name whose bit is not set here has not been seen.
+    seen: [u64; 4],
+    repeated: bool,
+}
+
+impl Index {
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.side.clear();
+        self.seen = [0; 4];
+        self.repeated = false;
+    }
+
+    /// Reads the pairs of a PARAMS stream.
+    ///
+    /// # Errors
+    /// A pair overruns the stream.
+    pub(crate) fn read(&mut self, stream: &[u8]) -> Result<(), Error> {
+        self.clear();
+        for pair in Pairs::new(stream) {
+            let (name, value) = pair?;
+            self.push(stream, name, value);
+        }
+        Ok(())
+    }
+
+    /// Adds a variable; `name` and `value` are parts of `bytes`, which is the same for all of them.
+    #[inline]
+    pub(crate) fn push(&mut self, bytes: &[u8], name: &[u8], value: &[u8]) {
+        if name == b"HTTP_PROXY" {
+            return;
+        }
+        let span = |part: &[u8]| Span {
+            at: u32::try_from(part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr())).unwrap_or(0),
+            len: u32::try_from(part.len()).unwrap_or(0),
+            side: false,
+        };
+        if self.may_be_there(name) {
+            if let Some(at) = self.entries.iter().position(|(n, _)| self.bytes_of(*n, bytes) == name) {
+                self.repeat(bytes, at, name, span(value));
+                return;
+            }
+        }
+        self.entries.push((span(name), span(value)));
+    }
+
+    /// Some name was there twice.
+    pub(crate) fn repeated(&self) -> bool {
+        self.repeated
+    }
+
+    /// A set of 256 bits: says no for most names that are new, and marks the name as seen.
+    fn may_be_there(&mut self, name: &[u8]) -> bool {
+        let middle = name.get(name.len() / 2).copied().unwrap_or(0);
+        let last = name.last().copied().unwrap_or(0);
+        let hash = name.len().to_le_bytes()[0].wrapping_mul(37) ^ middle.wrapping_mul(11) ^ last.wrapping_mul(101);
+        let Some(word) = self.seen.get_mut(usize::from(hash >> 6)) else { return true };
+        let there = *word & (1 << (hash & 63)) != 0;
+        *word |= 1 << (hash & 63);
+        there
+    }
+
+    fn repeat(&mut self, bytes: &[u8], at: usize, name: &[u8], value: Span) {
+        self.repeated = true;
+        let Some((_, old)) = self.entries.get(at).copied() else { return };
+        let new = if name == b"HTTP_HOST" {
+            old
+        } else if name.starts_with(b"HTTP_") {
+            let start = self.side.len();
+            let (first, second) = (self.bytes_of(old, bytes).to_vec(), self.bytes_of(value, bytes).to_vec());
+            self.side.extend_from_slice(&first);
+            self.side.extend_from_slice(if name == b"HTTP_COOKIE" { b"; " } else { b", " });
+            self.side.extend_from_slice(&second);
+            Span {
+                at: u32::try_from(start).unwrap_or(0),
+                len: u32::try_from(self.side.len() - start).unwrap_or(0),
+                side: true,
+            }
+        } else {
+            value
+        };
+        if let Some(entry) = self.entries.get_mut(at) {
+            entry.1 = new;
+        }
+    }
+
+    fn bytes_of<'a>(&'a self, span: Span, bytes: &'a [u8]) -> &'a [u8] {
+        let from = if span.side { &self.side } else { bytes };
+        from.get(span.at as usize..span.at as usize + span.len as usize).unwrap_or_default()
+    }
+}
+
+/// The variables of one request.
+#[derive(Debug, Clone, Copy)]
+pub struct Params<'a> {
+    index: &'a Index,
+    bytes: &'a [u8],
+}
+
+impl<'a> Params<'a> {
+    /// `index` was filled from `bytes`.
+    pub(crate) fn new(index: &'a Index, bytes: &'a [u8]) -> Params<'a> {
+        Params { index, bytes }
+    }
+
+    /// The value of a variable.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
+        self.find(|n| n == name.as_bytes())
+    }
+
+    /// The value of a header field, by its name in lower case: `if-none-match`.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        match name {
+            "content-type" => self.get("CONTENT_TYPE").filter(|v| !v.is_empty()),
+            "content-length" => self.get("CONTENT_LENGTH").filter(|v| !v.is_empty()),
+            _ => self.find(|n| n.strip_prefix(b"HTTP_").is_some_and(|n| is_variable_of(n, name.as_bytes()))),
+        }
+    }
+
+    fn find(&self, is_it: impl Fn(&[u8]) -> bool) -> Option<&'a [u8]> {
+        let (_, value) =
+            self.index.entries.iter().find(|(n, _)| is_it(self.index.bytes_of(*n, self.bytes)))?;
+        Some(self.index.bytes_of(*value, self.bytes))
+    }
+
+    /// All of them, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let Params { index, bytes } = *self;
+        index.entries.iter().map(move |(n, v)| (index.bytes_of(*n, bytes), index.bytes_of(*v, bytes)))
+    }
+}
+
+/// `ACCEPT_ENCODING` is the variable of `accept-encoding`.
+fn is_variable_of(variable: &[u8], field: &[u8]) -> bool {
+    variable.len() == field.len()
+        && variable
+            .iter()
+            .zip(field)
+            .all(|(v, f)| *v == if *f == b'-' { b'_' } else { f.to_ascii_uppercase() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hostler_proto::pairs::write_pair;
+
+    fn with<T>(pairs: &[(&str, &str)], look: impl FnOnce(Params<'_>, bool) -> T) -> T {
+        let mut stream = Vec::new();
+        for (name, value) in pairs {
+            write_pair(&mut stream, name.as_bytes(), value.as_bytes());
+        }
+        let mut index = Index::default();
+        index.read(&stream).unwrap();
+        look(Params::new(&index, &stream), index.repeated())
+    }
+
+    #[test]
+    fn each_variable_is_found_by_its_name_and_each_field_by_its_own() {
+        let pairs =
+            [("REQUEST_METHOD", "GET"), ("HTTP_IF_NONE_MATCH", "x"), ("CONTENT_TYPE", "a/b"), ("E", "")];
+        with(&pairs, |params, repeated| {
+            assert_eq!(params.get("REQUEST_METHOD"), Some(&b"GET"[..]));
+            assert_eq!(params.get("E"), Some(&b""[..]));
+            assert_eq!(params.get("request_method"), None);
+            assert_eq!(params.header("if-none-match"), Some(&b"x"[..]));
+            assert_eq!(params.header("content-type"), Some(&b"a/b"[..]));
+            assert_eq!(params.iter().count(), 4);
+            assert!(!repeated);
+        });
+    }
+
+    #[test]
+    fn repeated_names_have_a_rule_each() {
+        let pairs = [
+            ("HTTP_X_A", "1"),
+            ("HTTP_COOKIE", "a=1"),
+            ("HTTP_HOST", "first"),
+            ("SCRIPT_FILENAME", "/client"),
+            ("HTTP_X_A", "2"),
+            ("HTTP_COOKIE", "b=2"),
+            ("HTTP_HOST", "second"),
+            ("SCRIPT_FILENAME", "/admin"),
+            ("HTTP_X_A", "3"),
+        ];
+        with(&pairs, |params, repeated| {
+            assert!(repeated);
+            assert_eq!(params.get("HTTP_X_A"), Some(&b"1, 2, 3"[..]));
+            assert_eq!(params.get("HTTP_COOKIE"), Some(&b"a=1; b=2"[..]));
+            assert_eq!(params.get("HTTP_HOST"), Some(&b"first"[..]));
+            assert_eq!(params.get("SCRIPT_FILENAME"), Some(&b"/admin"[..]));
+            assert_eq!(params.iter().count(), 4);
+        });
+    }
+
+    #[test]
+    fn a_proxy_field_of_the_client_is_no_proxy_setting() {
+        with(&[("HTTP_PROXY", "http://evil"), ("A", "b")], |params, _| {
+            assert_eq!(params.get("HTTP_PROXY"), None);
+            assert_eq!(params.header("proxy"), None);
+            assert_eq!(params.iter().count(), 1);
+        });
+    }
+
+    #[test]
+    fn many_names_are_all_kept() {
+        let names: Vec<String> = (0..500).map(|n| format!("HTTP_X_{n:03}")).collect();
+        let pairs: Vec<_> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
+        with(&pairs, |params, repeated| {
+            assert!(!repeated);
+            for name in &names {
+                assert_eq!(params.get(name), Some(name.as_bytes()));
+            }
+        });
+    }
+}

@@ -1,0 +1,167 @@
+//! The hand-over queue of a pool: connections that a busy or retiring worker gives to whichever worker is idle next.
+//!
+//! A `SOCK_SEQPACKET` pair that the supervisor made and keeps open: a connection in it belongs to no process, so no
+//! death loses it. One packet is one connection: its descriptor, when its wait began, and the bytes of its request
+//! that were read already. Sending and receiving never wait; the kernel is the only lock.
+//!
+//! Always holds: a connection is in one place: a failed send leaves it with the sender.
+
+use crate::{
+    control::Protocol,
+    sys,
+    table::{Conn, Partial},
+};
+use nix::{
+    cmsg_space,
+    sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recv, recvmsg, sendmsg},
+};
+use std::{
+    io::{IoSlice, IoSliceMut},
+    os::fd::{AsRawFd, OwnedFd, RawFd},
+};
+
+/// Version, protocol, flags, nothing, then the beginning of the wait as 8 bytes.
+const HEADER: usize = 12;
+const VERSION: u8 = 1;
+/// `100 Continue` has been sent.
+const CONTINUED: u8 = 1;
+/// A connection with more bytes than this stays where it is.
+const HELD_MAX: usize = 96 * 1024;
+
+/// Both ends of a pool's queue.
+pub(crate) struct Queue {
+    /// Read by workers that are idle.
+    pub(crate) receive: OwnedFd,
+    /// Written by workers that are busy or leave.
+    pub(crate) send: OwnedFd,
+}
+
+/// A connection taken from the queue.
+pub(crate) struct Handed {
+    pub(crate) fd: OwnedFd,
+    pub(crate) protocol: Protocol,
+    /// When its wait began.
+    pub(crate) arrived: u64,
+    pub(crate) partial: Option<Box<Partial>>,
+}
+
+impl Queue {
+    /// Gives a connection on; `false` where the queue is full or the connection cannot travel.
+    pub(crate) fn give(&self, conn: &Conn, arrived: u64) -> bool {
+        let held = conn.partial.as_ref().map_or(&[][..], |p| &p.held);
+        if held.len() > HELD_MAX || conn.partial.as_ref().is_some_and(|p| p.gather.is_skipping()) {
+            return false;
+        }
+        let mut header = [0; HEADER];
+        let [version, protocol, flags, _, time @ ..] = &mut header;
+        *version = VERSION;
+        *protocol = u8::from(conn.protocol == Protocol::Http);
+        *flags = if conn.partial.as_ref().is_some_and(|p| p.continued) { CONTINUED } else { 0 };
+        time.copy_from_slice(&arrived.to_le_bytes());
+        let fds = [conn.fd.as_raw_fd()];
+        let rights = [ControlMessage::ScmRights(&fds)];
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        let parts = [IoSlice::new(&header), IoSlice::new(held)];
+        sendmsg::<()>(self.send.as_raw_fd(), &parts, &rights, flags, None).is_ok()
+    }
+
+    /// When the wait of the oldest connection began; `None` where the queue is empty.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        let mut header = [0; HEADER];
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        recv(self.receive.as_raw_fd(), &mut header, flags).ok().filter(|n| *n == HEADER)?;
+        header.last_chunk().map(|time| u64::from_le_bytes(*time))
+    }
+
+    /// The oldest connection. `space` is used for its bytes and must be of 128 KiB.
+    pub(crate) fn take(&self, space: &mut [u8]) -> Option<Handed> {
+        let mut header = [0; HEADER];
+        let (n, fd) = {
+            let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(space)];
+            let mut rights = cmsg_space!(RawFd);
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+            let message =
+                recvmsg::<()>(self.receive.as_raw_fd(), &mut parts, Some(&mut rights), flags).ok()?;
+            let mut fd = None;
+            for control in message.cmsgs().ok()? {
+                if let ControlMessageOwned::ScmRights(fds) = control {
+                    fd = fds.first().copied().map(sys::own).or(fd);
+                }
+            }
+            (message.bytes, fd)
+        };
+        let [version, protocol, flags, _, time @ ..] = header;
+        let held = space.get(..n.checked_sub(HEADER)?)?;
+        if version != VERSION {
+            return None;
+        }
+        let partial = (!held.is_empty()).then(|| {
+            Box::new(Partial {
+                held: held.to_vec(),
+                continued: flags & CONTINUED != 0,
+                pipelined: true,
+                ..Partial::default()
+            })
+        });
+        let protocol = if protocol == 1 { Protocol::Http } else { Protocol::Fastcgi };
+        Some(Handed { fd: fd?, protocol, arrived: u64::from_le_bytes(time), partial })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    use std::{io::Write, os::unix::net::UnixStream};
+
+    fn queue() -> Queue {
+        let (receive, send) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
+        Queue { receive, send }
+    }
+
+    #[test]
+    fn a_connection_travels_with_its_bytes_and_its_wait() {
+        let queue = queue();
+        let (mut peer, ours) = UnixStream::pair().unwrap();
+        let mut conn = Conn::new(ours.into(), Protocol::Http, None);
+        conn.partial =
+            Some(Box::new(Partial { held: b"GET /".to_vec(), continued: true, ..Partial::default() }));
+        assert!(queue.give(&conn, 42));
+        drop(conn);
+        assert_eq!(queue.oldest(), Some(42));
+        let mut space = vec![0; 128 * 1024];
+        let handed = queue.take(&mut space).unwrap();
+        let partial = handed.partial.unwrap();
+        assert_eq!((handed.protocol, handed.arrived, &partial.held[..]), (Protocol::Http, 42, &b"GET /"[..]));
+        assert!(partial.continued && partial.pipelined);
+        peer.write_all(b"x").unwrap();
+        let mut byte = [0];
+        assert_eq!(nix::unistd::read(&handed.fd, &mut byte), Ok(1));
+        assert!(queue.take(&mut space).is_none() && queue.oldest().is_none());
+    }
+
+    #[test]
+    fn a_full_queue_refuses_and_loses_nothing() {
+        let queue = queue();
+        let (_peer, ours) = UnixStream::pair().unwrap();
+        let conn = Conn::new(ours.into(), Protocol::Fastcgi, None);
+        let sent = (0..100_000).take_while(|n| queue.give(&conn, *n)).count();
+        assert!(sent > 100 && sent < 100_000);
+        let mut space = vec![0; 128 * 1024];
+        for n in 0..sent as u64 {
+            assert_eq!(queue.take(&mut space).unwrap().arrived, n);
+        }
+        assert!(queue.take(&mut space).is_none());
+    }
+
+    #[test]
+    fn what_is_no_connection_is_dropped() {
+        let queue = queue();
+        nix::unistd::write(&queue.send, b"garbage").unwrap();
+        nix::unistd::write(&queue.send, &[1; 40]).unwrap();
+        let mut space = vec![0; 128 * 1024];
+        assert!(queue.take(&mut space).is_none());
+        assert!(queue.take(&mut space).is_none());
+    }
+}

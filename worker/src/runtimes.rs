@@ -1,0 +1,47 @@
+//! From a runtime's settings to the app that it is.
+
+use crate::{
+    Answer, App, Error, Request,
+    control::{self, Runtime},
+    routes::Routes,
+};
+use http::StatusCode;
+
+/// The apps of a pool, loaded.
+///
+/// # Errors
+/// Why one cannot be loaded, as a phrase that names it.
+pub(crate) fn load(apps: &[control::App]) -> Result<Routes, String> {
+    let mut loaded = Vec::with_capacity(apps.len());
+    for app in apps {
+        let made = of(&app.runtime).map_err(|why| format!("app at {}: {why}", app.path))?;
+        loaded.push((app.host.clone(), app.path.clone(), made));
+    }
+    Ok(Routes::new(loaded))
+}
+
+fn of(runtime: &Runtime) -> Result<Box<dyn App>, String> {
+    match runtime {
+        Runtime::Unavailable { message, retry_after } => {
+            Ok(Box::new(Unavailable { message: message.clone(), retry_after: retry_after.to_string() }))
+        }
+        Runtime::Files(_) | Runtime::Cgi(_) | Runtime::Fastcgi(_) | Runtime::Demo => {
+            Err("this runtime is not built in".into())
+        }
+    }
+}
+
+/// Answers for a pool that is stopped or has failed.
+struct Unavailable {
+    message: String,
+    retry_after: String,
+}
+
+impl App for Unavailable {
+    fn serve(&mut self, _: &mut Request<'_>, answer: &mut Answer<'_>) -> Result<(), Error> {
+        let fields = [("Content-Type", &b"text/plain"[..]), ("Retry-After", self.retry_after.as_bytes())];
+        answer.head(StatusCode::SERVICE_UNAVAILABLE, &fields)?;
+        answer.write(self.message.as_bytes())?;
+        answer.write(b"\n")
+    }
+}

@@ -1,0 +1,500 @@
+//! The serving loop: one epoll over listeners, control socket, hand-over queue and kept connections.
+//!
+//! Always holds: one request at a time; a request is served when it is all there (or too large to be gathered), so
+//! that a slow or silent client holds memory within limits and no worker; orders are read between requests; the
+//! loop does not know which runtime it serves.
+
+mod fastcgi;
+mod http;
+mod orders;
+
+use crate::{
+    answer::End,
+    control::{Protocol, Report, Wear},
+    counters::now,
+    exchange::{Desk, Served},
+    keeper::{LINGER, refuse_late},
+    params::Index,
+    shared::{CONTROL, LISTENER, QUEUE, SIGNAL, Shared},
+    table::{Conn, Partial, Token},
+};
+use hostler_proto::Gather;
+use nix::{
+    poll::PollTimeout,
+    sys::{
+        epoll::EpollEvent,
+        signalfd::SignalFd,
+        socket::{MsgFlags, recv},
+    },
+};
+use std::{
+    os::fd::AsRawFd,
+    process::ExitCode,
+    sync::{Arc, atomic::Ordering::SeqCst},
+    thread::Thread,
+};
+
+/// Bytes that one look at a connection reads.
+const READ: usize = 128 * 1024;
+/// Events that are served before the epoll is asked again: what keeps fresh connections from starving.
+const BATCH: usize = 16;
+/// Bytes that all requests that are not whole may hold together.
+const HELD_MAX: usize = 16 << 20;
+/// After so many connections taken, the listener goes to the end of the kernel's list of those to wake.
+const ROTATE_AFTER: u32 = 4;
+
+/// See the module.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) desk: Desk,
+    pub(crate) keeper: Thread,
+    pub(crate) signals: Option<SignalFd>,
+    pub(crate) max_requests: u64,
+    /// Listeners and queue are let go of.
+    pub(crate) leaving: bool,
+    /// Exit when nothing is left.
+    pub(crate) retiring: bool,
+    pub(crate) served: u64,
+    pub(crate) taken: u32,
+    /// The last moment that the clock was read.
+    pub(crate) now: u64,
+    /// When the events at hand were found.
+    pub(crate) found: u64,
+    pub(crate) space: Vec<u8>,
+    pub(crate) gather: Gather,
+    pub(crate) index: Index,
+    /// Joined PARAMS of several records, or the meta-variables of an HTTP head.
+    pub(crate) arena: Vec<u8>,
+}
+
+/// What becomes of a connection after its bytes were looked at. The number is how many of them are used.
+pub(crate) enum Fate {
+    /// It waits for more bytes.
+    Wait(usize),
+    /// It has been served; further bytes that are there get their turn after others.
+    Served(usize),
+    /// It has been served; so many bytes are to be skipped, and these were read past it.
+    Streamed(usize, Vec<u8>),
+    /// It is closed after the peer had time to read.
+    Linger,
+    /// It is closed now.
+    Close,
+}
+
+impl Worker {
+    /// A worker that has served nothing.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        desk: Desk,
+        keeper: Thread,
+        signals: SignalFd,
+        max_requests: u64,
+    ) -> Worker {
+        Worker {
+            shared,
+            desk,
+            keeper,
+            signals: Some(signals),
+            max_requests,
+            leaving: false,
+            retiring: false,
+            served: 0,
+            taken: 0,
+            now: 0,
+            found: 0,
+            space: vec![0; READ],
+            gather: Gather::default(),
+            index: Index::default(),
+            arena: Vec::new(),
+        }
+    }
+
+    /// Serves until it is told to leave.
+    pub(crate) fn run(mut self) -> ExitCode {
+        self.shared.counters.set(crate::page::WORD_STATE, 1);
+        let mut events = [EpollEvent::empty(); BATCH];
+        loop {
+            let timeout = self.timeout();
+            let n = match self.shared.epoll.wait(&mut events, timeout) {
+                Ok(n) => n,
+                Err(nix::Error::EINTR) => 0,
+                Err(e) => {
+                    eprintln!("hostler: cannot wait for requests: {e}");
+                    return ExitCode::from(71);
+                }
+            };
+            self.now = now();
+            self.found = self.now;
+            for event in events.iter().take(n) {
+                self.event(event.data());
+            }
+            self.again();
+            self.expire();
+            if self.desk.faulty {
+                self.leave();
+                self.give_all();
+                return ExitCode::from(70);
+            }
+            if self.retiring && self.shared.table().len() == 0 {
+                return ExitCode::SUCCESS;
+            }
+        }
+    }
+
+    fn timeout(&self) -> PollTimeout {
+        let table = self.shared.table();
+        if !table.again.is_empty() {
+            return PollTimeout::ZERO;
+        }
+        let Some(at) = table.next_deadline() else { return PollTimeout::NONE };
+        // Rounded up: never awake before the deadline.
+        let ms = at.saturating_sub(self.now).div_ceil(1_000_000).min(60_000);
+        PollTimeout::try_from(i32::try_from(ms).unwrap_or(60_000)).unwrap_or(PollTimeout::NONE)
+    }
+
+    fn event(&mut self, token: Token) {
+        match token {
+            CONTROL => self.orders(),
+            SIGNAL => self.signal(),
+            QUEUE => self.take_handed(),
+            listener
+                if listener > LISTENER - crate::shared::LISTENERS_MAX as Token && listener <= LISTENER =>
+            {
+                self.accept(usize::try_from(LISTENER - listener).unwrap_or(usize::MAX));
+            }
+            connection => self.readable(connection),
+        }
+    }
+
+    fn accept(&mut self, number: usize) {
+        if self.leaving || self.desk.faulty {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let Some(listener) = shared.listeners.get(number) else { return };
+        self.make_room();
+        let (fd, ends) = match listener.accept() {
+            Ok(Some(taken)) => taken,
+            Ok(None) => return,
+            Err(e) => {
+                eprintln!("hostler: cannot take a connection: {e}; the longest silent one is closed for it");
+                self.evict();
+                return;
+            }
+        };
+        self.taken += 1;
+        if self.taken >= ROTATE_AFTER {
+            self.taken = 0;
+            shared.watch_listener(number, listener, true);
+        }
+        let token = shared.table().enter();
+        self.look(token, Conn::new(fd, listener.protocol, ends));
+    }
+
+    fn take_handed(&mut self) {
+        if self.leaving || self.desk.faulty {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let Some(handed) = shared.queue.as_ref().and_then(|queue| queue.take(&mut self.space)) else {
+            return;
+        };
+        self.make_room();
+        let ends = (handed.protocol == Protocol::Http)
+            .then(|| Box::new(crate::listening::ends(std::os::fd::AsFd::as_fd(&handed.fd))));
+        let mut conn = Conn::new(handed.fd, handed.protocol, ends);
+        conn.partial = handed.partial;
+        conn.arrived = handed.arrived;
+        let token = shared.table().enter();
+        let late = shared
+            .limits
+            .queue_timeout
+            .is_some_and(|limit| u128::from(self.now.saturating_sub(handed.arrived)) > limit.as_nanos());
+        if late {
+            refuse_late(&shared, &mut shared.table(), token, conn, self.now);
+        } else {
+            self.look(token, conn);
+        }
+    }
+
+    fn readable(&mut self, token: Token) {
+        let Some(conn) = self.shared.table().take(token) else { return };
+        if conn.lingering {
+            self.drain(token, conn);
+        } else {
+            self.look(token, conn);
+        }
+    }
+
+    /// Connections whose bytes are there already, one request each.
+    fn again(&mut self) {
+        let tokens: Vec<Token> = self.shared.table().again.drain(..).collect();
+        for token in tokens {
+            let Some(conn) = self.shared.table().take(token) else { continue };
+            self.look(token, conn);
+        }
+    }
+
+    /// Reads what a connection in hand has, and serves a request that is all there.
+    fn look(&mut self, token: Token, mut conn: Conn) {
+        let mut space = std::mem::take(&mut self.space);
+        let mut partial = conn.partial.take();
+        let pipelined = partial.as_mut().is_some_and(|p| std::mem::take(&mut p.pipelined));
+        let read = if pipelined { Ok(0) } else { nix::unistd::read(&conn.fd, &mut space) };
+        let fate = match read {
+            Ok(0) if !pipelined => Fate::Close,
+            Ok(n) => {
+                let fresh = space.get(..n).unwrap_or_default();
+                match &mut partial {
+                    Some(partial) => {
+                        partial.held.extend_from_slice(fresh);
+                        let held = std::mem::take(&mut partial.held);
+                        let fate = self.judge(&mut conn, &held, Some(partial));
+                        partial.held = held;
+                        fate
+                    }
+                    None => self.judge(&mut conn, fresh, None),
+                }
+            }
+            Err(nix::Error::EAGAIN | nix::Error::EINTR) => {
+                // Readable no more, or taken before its first byte: it waits as it is.
+                conn.partial = partial;
+                self.wait_for_more(&mut conn);
+                self.space = space;
+                let mut table = self.shared.table();
+                return self.shared.rest(&mut table, token, conn);
+            }
+            Err(_) => Fate::Close,
+        };
+        let bytes = match &mut partial {
+            Some(partial) => std::mem::take(&mut partial.held),
+            None => Vec::new(),
+        };
+        let here =
+            if partial.is_some() { &bytes[..] } else { space.get(..read.unwrap_or(0)).unwrap_or_default() };
+        self.settle(token, conn, partial, here, fate);
+        self.space = space;
+    }
+
+    fn judge(&mut self, conn: &mut Conn, bytes: &[u8], partial: Option<&mut Partial>) -> Fate {
+        match conn.protocol {
+            Protocol::Fastcgi => {
+                // The scan of a request that began before goes on where it stood.
+                let kept = partial.map(|partial| &mut partial.gather);
+                let Some(kept) = kept else { return self.fastcgi(conn, bytes) };
+                std::mem::swap(kept, &mut self.gather);
+                let fate = self.fastcgi(conn, bytes);
+                std::mem::swap(kept, &mut self.gather);
+                fate
+            }
+            Protocol::Http => match partial {
+                Some(partial) => self.http(conn, bytes, partial),
+                None => {
+                    let mut partial = Partial::default();
+                    let fate = self.http(conn, bytes, &mut partial);
+                    let begun = partial.http.head.is_some() || partial.http.scanned > 0 || partial.continued;
+                    if begun && matches!(fate, Fate::Wait(_)) {
+                        conn.partial = Some(Box::new(partial));
+                    }
+                    fate
+                }
+            },
+        }
+    }
+
+    /// Does what was decided about a connection whose unused bytes are `here`.
+    fn settle(
+        &mut self,
+        token: Token,
+        mut conn: Conn,
+        partial: Option<Box<Partial>>,
+        here: &[u8],
+        fate: Fate,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        let mut pipelined = false;
+        match fate {
+            Fate::Close => return shared.table().leave(token),
+            Fate::Linger => {
+                let _ = nix::sys::socket::shutdown(conn.fd.as_raw_fd(), nix::sys::socket::Shutdown::Write);
+                conn.partial = None;
+                conn.lingering = true;
+                conn.deadline = self.now + LINGER;
+                return self.drain(token, conn);
+            }
+            Fate::Streamed(skip, rest) => {
+                conn.partial = None;
+                if skip > 0 || !rest.is_empty() {
+                    let mut partial = Box::<Partial>::default();
+                    pipelined = !rest.is_empty();
+                    partial.gather.skip(skip);
+                    partial.held = rest;
+                    conn.partial = Some(partial);
+                }
+            }
+            Fate::Wait(used) | Fate::Served(used) => {
+                let rest = here.get(used..).unwrap_or_default();
+                let serve_on = matches!(fate, Fate::Served(_)) && !rest.is_empty();
+                let mut kept = partial.or_else(|| conn.partial.take());
+                if conn.protocol == Protocol::Fastcgi
+                    && kept.is_none()
+                    && (!rest.is_empty() || self.gather.is_skipping())
+                {
+                    kept = Some(Box::new(Partial {
+                        gather: std::mem::take(&mut self.gather),
+                        ..Partial::default()
+                    }));
+                }
+                if rest.is_empty() && !kept.as_ref().is_some_and(|p| p.gather.is_skipping()) {
+                    kept = None;
+                } else {
+                    let kept = kept.get_or_insert_default();
+                    if matches!(fate, Fate::Served(_)) {
+                        kept.http = crate::http1::Gathering::default();
+                        kept.continued = false;
+                    }
+                    kept.held = rest.to_vec();
+                }
+                conn.partial = kept;
+                pipelined = serve_on;
+            }
+        }
+        // A fresh scan for the next connection, whatever this one left behind.
+        self.gather.restart();
+        self.wait_for_more(&mut conn);
+        let mut table = shared.table();
+        if pipelined {
+            if let Some(partial) = &mut conn.partial {
+                partial.pipelined = true;
+            }
+            table.again.push_back(token);
+        }
+        shared.rest(&mut table, token, conn);
+    }
+
+    /// Until when a connection may stay as it is.
+    fn wait_for_more(&self, conn: &mut Conn) {
+        let limits = &self.shared.limits;
+        let limit = match (&conn.partial, conn.protocol) {
+            // One deadline for the whole of a request: a byte now and then does not move it.
+            (Some(_), _) if conn.deadline != 0 && conn.gathering => return,
+            (Some(_), _) => limits.read_timeout,
+            (None, _) if conn.fresh => limits.read_timeout,
+            (None, Protocol::Http) => limits.keepalive_timeout,
+            (None, Protocol::Fastcgi) => {
+                conn.deadline = 0;
+                conn.gathering = false;
+                return;
+            }
+        };
+        conn.gathering = conn.partial.is_some() || conn.fresh;
+        conn.deadline = self.now.saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Reads and drops what a peer still sends to a connection that is answered.
+    fn drain(&mut self, token: Token, conn: Conn) {
+        loop {
+            match recv(conn.fd.as_raw_fd(), &mut self.space, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) => return self.shared.table().leave(token),
+                Ok(n) if n == self.space.len() => {}
+                Ok(_) | Err(nix::Error::EAGAIN | nix::Error::EINTR) => break,
+                Err(_) => return self.shared.table().leave(token),
+            }
+        }
+        let mut table = self.shared.table();
+        self.shared.rest(&mut table, token, conn);
+    }
+
+    /// Counts a request that is about to begin, and wakes the keeper where it rests.
+    pub(crate) fn begin(&mut self) {
+        self.shared.sequence.fetch_add(1, SeqCst);
+        if self.shared.resting.load(SeqCst) {
+            self.shared.resting.store(false, SeqCst);
+            self.keeper.unpark();
+        }
+    }
+
+    /// When the request of a connection in hand began to wait.
+    pub(crate) fn waited(&self, conn: &mut Conn) -> u64 {
+        let arrived = std::mem::take(&mut conn.arrived);
+        self.now.saturating_sub(if arrived == 0 { self.found } else { arrived })
+    }
+
+    /// Notes a request that has ended, and what its connection's fate is where `keep` says that it may live.
+    pub(crate) fn ended(&mut self, conn: &mut Conn, served: &Served, keep: bool) -> Option<Fate> {
+        self.now = served.ended;
+        self.served += 1;
+        conn.fresh = false;
+        conn.gathering = false;
+        if self.max_requests > 0 {
+            let ask_at = self.max_requests - (self.max_requests / 10).max(1).min(self.max_requests - 1);
+            if self.served == ask_at {
+                self.report(&Report::Worn { why: Wear::Requests });
+            }
+            if self.served >= self.max_requests {
+                self.leave();
+            }
+        }
+        match served.end {
+            End::Cut => Some(Fate::Close),
+            End::Close => Some(Fate::Linger),
+            End::Whole if !keep => Some(Fate::Linger),
+            End::Whole => None,
+        }
+    }
+
+    /// Closes what has waited too long.
+    fn expire(&mut self) {
+        loop {
+            let expired = self.shared.table().expired(self.now);
+            let Some((token, conn)) = expired else { return };
+            self.close_silent(token, conn);
+        }
+    }
+
+    /// Closes a connection; a client that was sending a request over HTTP is told why.
+    fn close_silent(&mut self, token: Token, conn: Conn) {
+        let began = conn.partial.as_ref().is_some_and(|p| !p.held.is_empty());
+        if began && conn.protocol == Protocol::Http && !conn.lingering {
+            let answer = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            let _ = nix::sys::socket::send(conn.fd.as_raw_fd(), answer, MsgFlags::MSG_NOSIGNAL);
+        }
+        self.shared.table().leave(token);
+    }
+
+    /// Before a connection is taken: within the bounds, or the longest silent ones go.
+    fn make_room(&mut self) {
+        let (count, held) = {
+            let table = self.shared.table();
+            (table.len(), table.held())
+        };
+        if count >= self.shared.limits.max_connections || held > HELD_MAX {
+            self.evict();
+        }
+    }
+
+    /// Closes the connections that have been silent inside a request for longest, or else rested for longest.
+    fn evict(&mut self) {
+        let mut table = self.shared.table();
+        let mut silent = table.waiting(|conn| conn.deadline != 0);
+        if silent.is_empty() {
+            silent = table.waiting(|_| true);
+        }
+        silent.sort_by_key(|token| {
+            table.peek(*token).map_or(0, |conn| (u64::from(!conn.gathering) << 63) | conn.deadline >> 1)
+        });
+        let share = (silent.len() / 16).max(1);
+        let out: Vec<_> =
+            silent.into_iter().take(share).filter_map(|token| Some((token, table.take(token)?))).collect();
+        drop(table);
+        for (token, conn) in out {
+            self.close_silent(token, conn);
+        }
+    }
+
+    pub(crate) fn report(&self, report: &Report) {
+        if let Some(link) = &self.shared.link {
+            link.report(report);
+        }
+    }
+}

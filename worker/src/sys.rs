@@ -1,0 +1,85 @@
+//! All of this crate's unsafe code: descriptors that arrive as numbers, the shared page, the crash handler.
+//!
+//! Always holds: each block states why it is needed (JUSTIFICATION) and why it is sound (SAFETY); nothing here
+//! knows a protocol or decides anything.
+
+use crate::page::LEN;
+use memmap2::{MmapOptions, MmapRaw};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
+use std::{
+    io,
+    os::fd::{AsFd, FromRawFd, OwnedFd, RawFd},
+    sync::atomic::AtomicU64,
+};
+
+/// Takes ownership of a descriptor that the kernel has just made for this process (accept, SCM_RIGHTS).
+pub(crate) fn own(fd: RawFd) -> OwnedFd {
+    // JUSTIFICATION: `accept4` and `recvmsg` give bare numbers.
+    // SAFETY: callers pass a number that a system call has just returned to them alone.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Takes descriptor 0 out of the process: what a process manager hands to a FastCGI program (FastCGI 2.2).
+///
+/// It moves to another number and 0 becomes /dev/null, so that nothing reads requests as standard input.
+pub(crate) fn take_descriptor_0() -> io::Result<OwnedFd> {
+    let fd = nix::fcntl::fcntl(io::stdin().as_fd(), nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(3))?;
+    let null = std::fs::File::open("/dev/null")?;
+    nix::unistd::dup2_stdin(&null)?;
+    Ok(own(fd))
+}
+
+/// A page of counters, mapped; see [`crate::page`].
+pub(crate) struct Page {
+    map: MmapRaw,
+}
+
+impl Page {
+    /// Maps the page behind `fd`, or a private one.
+    pub(crate) fn map(fd: Option<&OwnedFd>) -> io::Result<Page> {
+        let map = match fd {
+            Some(fd) => MmapOptions::new().len(LEN).map_raw(fd)?,
+            None => MmapOptions::new().len(LEN).map_anon()?.into(),
+        };
+        Ok(Page { map })
+    }
+
+    /// A word of the page; the last one for a number past it.
+    #[inline]
+    pub(crate) fn word(&self, word: usize) -> &AtomicU64 {
+        let word = word.min(LEN / 8 - 1);
+        // JUSTIFICATION: shared memory is reached by address.
+        // SAFETY: the map is of LEN bytes, page-aligned, and lives as long as `self`; `word` is within it; all
+        // access in this process is by atomics; the kernel sealed the memfd against shrinking.
+        unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().cast::<u64>().add(word)) }
+    }
+}
+
+/// The signals that end a process by its own fault.
+const FATAL: [Signal; 5] = [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT];
+
+/// Lets `last_words` run once when the process is about to die of a fault, then lets it die of that fault.
+///
+/// `last_words` must restrict itself to atomics and `write`, `shutdown`: it runs in a signal handler.
+pub(crate) fn on_crash(last_words: fn()) -> io::Result<()> {
+    static LAST_WORDS: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
+    extern "C" fn crashed(signal: libc::c_int) {
+        if let Some(last_words) = LAST_WORDS.get() {
+            last_words();
+        }
+        if let Ok(signal) = Signal::try_from(signal) {
+            // SA_RESETHAND has restored the default action: this ends the process as the fault would have.
+            let _ = raise(signal);
+        }
+    }
+    LAST_WORDS.get_or_init(|| last_words);
+    let flags = SaFlags::SA_RESETHAND | SaFlags::SA_NODEFER | SaFlags::SA_ONSTACK;
+    let action = SigAction::new(SigHandler::Handler(crashed), flags, SigSet::empty());
+    for signal in FATAL {
+        // JUSTIFICATION: signal-hook refuses these signals, and the answer has to be written by the process itself.
+        // SAFETY: `crashed` uses an initialised OnceLock (an atomic load), `last_words` as documented, and `raise`;
+        // all of them are async-signal-safe.
+        unsafe { sigaction(signal, &action) }?;
+    }
+    Ok(())
+}
