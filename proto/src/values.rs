@@ -21,10 +21,10 @@ pub fn answer(out: &mut Vec<u8>, content: &[u8], connections: usize) {
     ];
     for (name, _) in Pairs::new(content).map_while(Result::ok) {
         for (known, value) in &mut known {
-            if *known == name {
-                if let Some(value) = value.take() {
-                    write_pair(&mut body, name, value.as_bytes());
-                }
+            if *known == name
+                && let Some(value) = value.take()
+            {
+                write_pair(&mut body, name, value.as_bytes());
             }
         }
     }

@@ -60,11 +60,11 @@ impl Index {
             len: u32::try_from(part.len()).unwrap_or(0),
             side: false,
         };
-        if self.may_be_there(name) {
-            if let Some(at) = self.entries.iter().position(|(n, _)| self.bytes_of(*n, bytes) == name) {
-                self.repeat(bytes, at, name, span(value));
-                return;
-            }
+        if self.may_be_there(name)
+            && let Some(at) = self.entries.iter().position(|(n, _)| self.bytes_of(*n, bytes) == name)
+        {
+            self.repeat(bytes, at, name, span(value));
+            return;
         }
         self.entries.push((span(name), span(value)));
     }
@@ -78,7 +78,8 @@ impl Index {
     fn may_be_there(&mut self, name: &[u8]) -> bool {
         let middle = name.get(name.len() / 2).copied().unwrap_or(0);
         let last = name.last().copied().unwrap_or(0);
-        let hash = name.len().to_le_bytes()[0].wrapping_mul(37) ^ middle.wrapping_mul(11) ^ last.wrapping_mul(101);
+        let hash =
+            name.len().to_le_bytes()[0].wrapping_mul(37) ^ middle.wrapping_mul(11) ^ last.wrapping_mul(101);
         let Some(word) = self.seen.get_mut(usize::from(hash >> 6)) else { return true };
         let there = *word & (1 << (hash & 63)) != 0;
         *word |= 1 << (hash & 63);
