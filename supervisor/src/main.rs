@@ -43,8 +43,7 @@ fn main() -> ExitCode {
 
 /// What the supervisor starts.
 fn worker() -> ExitCode {
-    // Becomes `hostler_worker::program::main()` as soon as the worker's loop is there.
-    serve::fail("this build has no worker program yet")
+    hostler_worker::program::main()
 }
 
 /// Prints to standard output. That nobody reads it is no fault: `hostler status | head`.

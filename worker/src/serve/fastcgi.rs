@@ -3,7 +3,7 @@
 use super::{Fate, Worker};
 use crate::{answer::Wire, body::Framing, control::Protocol, exchange::Ask, params::Params, table::Conn};
 use hostler_proto::{
-    Begun, EndRequest, Error, Kind, Limits, ProtocolStatus, Step,
+    Begun, EndRequest, Error, Kind, Limits, ProtocolStatus, Role, Step,
     length::{Length, content_length},
     record::unknown_type,
     values,
@@ -155,6 +155,8 @@ impl Worker {
         let used = start + self.gather.scanned();
         self.gather.restart();
         match (fate, large, served.behind) {
+            // All that the web server has to say has been read: a close cannot become a reset.
+            (Some(Fate::Linger), false, _) if used == start + rest.len() && role != Role::Authorizer => Fate::Close,
             (Some(fate), _, _) => fate,
             (None, false, _) => Fate::Served(used),
             (None, true, Some((skip, rest))) => Fate::Streamed(skip, rest),
