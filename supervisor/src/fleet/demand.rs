@@ -166,7 +166,9 @@ impl Pool {
         let (min, _) = bounds(&self.plan.model);
         let serving = self.count(|p, w| p.is_current(w) && w.serves());
         let idle = self.count(|p, w| p.is_current(w) && w.serves() && w.idle_since.is_some());
-        let may = serving > min as usize && idle > spare(&self.plan.model) as usize && !self.has_old();
+        // Nobody goes while somebody comes.
+        let settled = serving >= self.desired() && !self.has_old();
+        let may = settled && serving > min as usize && idle > spare(&self.plan.model) as usize;
         self.longest_idle().filter(|_| may).map(|(since, _)| since + timeout)
     }
 

@@ -11,14 +11,19 @@
 
 mod backoff;
 mod demand;
+mod events;
 mod life;
 mod pool;
 mod reload;
 #[cfg(test)]
+mod sim;
+#[cfg(test)]
 mod stories;
+mod worker;
 
 pub(crate) use life::{Force, State};
-pub(crate) use pool::{Pool, PoolState, Worker};
+pub(crate) use pool::{Pool, PoolState};
+pub(crate) use worker::Worker;
 
 use crate::settings::Model;
 use hostler_worker::control::Report;
