@@ -236,14 +236,14 @@ impl World {
             91 => self.step(Event::StopAsked { pool }),
             92 | 93 => self.step(Event::StartAsked { pool }),
             94 => self.step(Event::RestartAsked { pool }),
-            95 if deed.how % 4 == 0 => self.step(Event::Dropped { pool }),
+            95 if deed.how.is_multiple_of(4) => self.step(Event::Dropped { pool }),
             96 => match self.watched.remove(&pool) {
                 Some(_) => self.step(Event::Connecting { pool }),
                 None => Ok(()),
             },
-            97 if deed.how % 16 == 0 => {
+            97 if deed.how.is_multiple_of(16) => {
                 let stop =
-                    if deed.how % 32 == 0 { Stop::Now } else { Stop::Graceful(Duration::from_secs(5)) };
+                    if deed.how.is_multiple_of(32) { Stop::Now } else { Stop::Graceful(Duration::from_secs(5)) };
                 self.stopping = Some(stop);
                 self.step(Event::StopAll(stop))
             }
@@ -258,7 +258,7 @@ impl World {
         if soul.ready {
             return self.obeys(id, deed);
         }
-        if deed.how % 8 == 0 {
+        if deed.how.is_multiple_of(8) {
             let message = "no".to_owned();
             self.step(Event::Reported { worker: id, report: Report::BootFailed { message } })?;
             return self.ends(id, false);
@@ -273,8 +273,8 @@ impl World {
     /// It does as it was told, if it was told.
     fn obeys(&mut self, id: WorkerId, deed: Deed) -> Verdict {
         match self.souls.get(&id).and_then(|s| s.forced) {
-            Some(Force::Retire) if deed.how % 4 > 0 => self.ends(id, true),
-            Some(Force::Terminate) if deed.how % 4 > 0 => self.ends(id, false),
+            Some(Force::Retire) if !deed.how.is_multiple_of(4) => self.ends(id, true),
+            Some(Force::Terminate) if !deed.how.is_multiple_of(4) => self.ends(id, false),
             Some(Force::Kill) => self.ends(id, false),
             _ => Ok(()),
         }
@@ -283,8 +283,8 @@ impl World {
     fn dies(&mut self, deed: Deed) -> Verdict {
         let Some(id) = self.whom(deed) else { return Ok(()) };
         let forced = self.souls.get(&id).is_some_and(|s| s.forced.is_some());
-        if forced || deed.how % 3 == 0 {
-            return self.ends(id, deed.how % 5 == 0);
+        if forced || deed.how.is_multiple_of(3) {
+            return self.ends(id, deed.how.is_multiple_of(5));
         }
         Ok(())
     }
@@ -417,7 +417,7 @@ fn plan(revision: u64, how: u16) -> Plan {
         boot_timeout: Duration::from_secs(3),
         retire_timeout: Duration::from_secs(8),
         stop_timeout: Duration::from_secs(4),
-        memory: (how % 3 == 0).then_some(50 << 20),
+        memory: how.is_multiple_of(3).then_some(50 << 20),
     }
 }
 
@@ -427,7 +427,8 @@ fn deeds(seed: u64) -> Vec<Deed> {
         let [kind, _, a, b, c, d, ..] = lots.draw().to_le_bytes();
         Deed { kind: kind % 100, whom: u16::from_le_bytes([a, b]), how: u16::from_le_bytes([c, d]) }
     };
-    let start = (0..POOLS).map(|pool| Deed { kind: 85, whom: pool as u16, how: (seed >> 3) as u16 });
+    let how = u16::try_from(seed / 8 % 96).unwrap();
+    let start = (0..POOLS).map(|pool| Deed { kind: 85, whom: u16::try_from(pool).unwrap(), how });
     start.collect::<Vec<_>>().into_iter().chain((0..DEEDS).map(&mut deed)).collect()
 }
 

@@ -126,11 +126,10 @@ impl Shell {
         for fault in &loaded.faults {
             tracing::error!("config: {fault}");
         }
-        if loaded.supervisor.log != self.settings.log {
-            if let Err(e) = log::set(&loaded.supervisor.log) {
+        if loaded.supervisor.log != self.settings.log
+            && let Err(e) = log::set(&loaded.supervisor.log) {
                 tracing::error!("open the new log: {e}");
             }
-        }
         self.settings = loaded.supervisor.clone();
         let mut outcomes = Vec::new();
         for broken in loaded.broken.iter().chain(&loaded.unreadable) {

@@ -350,11 +350,10 @@ fn seed() -> u64 {
 
 /// Thousands of pools need thousands of descriptors: take what the hard limit gives.
 fn raise_descriptor_limit() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        if soft < hard {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard {
             let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
         }
-    }
 }
 
 impl From<Error> for io::Error {

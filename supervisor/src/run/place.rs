@@ -94,11 +94,10 @@ impl Place {
 
     /// Forgets a revision that was not adopted.
     pub(crate) fn forget(&mut self, revision: u64) {
-        if revision != self.current {
-            if let Some(revision) = self.revisions.remove(&revision) {
+        if revision != self.current
+            && let Some(revision) = self.revisions.remove(&revision) {
                 self.close_unused(revision);
             }
-        }
     }
 
     fn close_unused(&self, revision: Revision) {

@@ -31,7 +31,7 @@ impl Signals {
     pub(crate) fn new() -> io::Result<Signals> {
         let all = [SIGHUP, SIGUSR1, SIGUSR2, SIGTERM, SIGQUIT, SIGINT, SIGCHLD];
         let (read, write) = UnixStream::pair()?;
-        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly::default(), all)?;
+        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, all)?;
         let mut set = SigSet::empty();
         for signal in all {
             set.add(Signal::try_from(signal).map_err(io::Error::from)?);
