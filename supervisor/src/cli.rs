@@ -79,11 +79,11 @@ pub(crate) enum Command {
 }
 
 const SERVE_HELP: &str = "\
-Addresses: 8080, 127.0.0.1:8080, [::1]:8080, tcp:…, unix:/path, unix:@name. On TCP HTTP is spoken, on a Unix
-socket FastCGI; \"http:\" or \"fastcgi:\" in front says otherwise, as in fastcgi:127.0.0.1:9000.
+Addresses: 8080, 127.0.0.1:8080, [::1]:8080, tcp:…, unix:/path, unix:@name. HTTP is spoken on TCP,
+FastCGI on a Unix socket; \"http:\" or \"fastcgi:\" in front says otherwise: fastcgi:127.0.0.1:9000.
 
 The spellings of mono's servers are taken too, also with / in front:
-  hostler serve --socket=tcp:127.0.0.1:9000 --applications=/:/srv/app,shop.example:/forum:/srv/forum";
+  hostler serve --socket=tcp:9000 --applications=/:/srv/app,shop.example:/forum:/srv/forum";
 
 /// Options of `demo`.
 #[derive(Debug, Args)]

@@ -291,6 +291,7 @@ impl<'s> Found<'s> {
                 check.fault(at, format!("\"{name}\" must be a table: a pool is written {title}"));
             }
             self.warnings.append(&mut warnings.faults);
+            self.trials.extend(check.trials.drain(..).map(|(at, trial)| (source.place(at), trial)));
             let place = source.place(at);
             check.faults.sort_by_key(Fault::order);
             let result = pool.filter(|_| check.faults.is_empty()).ok_or(check.faults);

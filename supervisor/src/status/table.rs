@@ -39,8 +39,7 @@ pub(crate) fn all(status: &Status, now: u64) -> String {
     out.push_str(&columns(&rows, 2));
     for pool in &status.pools {
         if let Some(error) = &pool.last_error {
-            // Clears nothing: the last error of a pool that serves again is still its last.
-            let _ = writeln!(out, "\n{}: {}", pool.name, plain(error));
+            let _ = writeln!(out, "\n{}, last error: {}", pool.name, plain(error));
         }
     }
     out
@@ -193,7 +192,7 @@ mod tests {
              POOL           STATE    GEN  WORKERS  BUSY  WAITING  REQUESTS  ERRORS     P50    P99    MEMORY\n\
              shop           running    3        1     1        0     5,000       0  900 µs  15 ms  12.0 MiB\n\
              a-longer-name  running    3        0     0        0     5,000       0  900 µs  15 ms         -\n\n\
-             a-longer-name: cannot boot: [2J exit 3\n"
+             a-longer-name, last error: cannot boot: [2J exit 3\n"
         );
     }
 
