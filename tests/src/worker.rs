@@ -105,7 +105,7 @@ pub fn own(protocol: Protocol, apps: Vec<control::App>, limits: Limits) -> Worke
     let place = Place::new();
     let listener = Listener::unix(&place.path("w.sock"));
     let serve = Serve { limits, apps, ..serve(&[(&listener, protocol)]) };
-    served(&place::program("hostler-worker"), &[&listener], serve, &Queue::new(), place)
+    served(&place::program("hostler"), &[&listener], serve, &Queue::new(), place)
 }
 
 /// What a worker is told to serve where a test wants nothing special.
@@ -136,8 +136,12 @@ pub fn served(program: &Path, listeners: &[&Listener], serve: Serve, queue: &Que
     let (ours, theirs) = packets();
     let wait = TimeVal::seconds(i64::try_from(DEADLINE.as_secs()).unwrap());
     setsockopt(&ours, ReceiveTimeout, &wait).unwrap();
-    let own = program == place::program("hostler-worker");
-    let process = Program::start(Command::new(program).stdin(Stdio::from(theirs)));
+    let own = program.ends_with("hostler");
+    let mut command = Command::new(program);
+    if own {
+        command.args(["worker", "test"]);
+    }
+    let process = Program::start(command.stdin(Stdio::from(theirs)));
     let page = memfd_create(c"page", MFdFlags::MFD_CLOEXEC).unwrap();
     let page = File::from(page);
     page.set_len(page::LEN as u64).unwrap();
