@@ -25,12 +25,14 @@
 
 mod answer;
 mod app;
+mod beneath;
 mod body;
 pub mod control;
 mod counters;
 mod date;
 mod error;
 mod exchange;
+mod files;
 mod hand;
 mod http1;
 mod keeper;

@@ -3,6 +3,7 @@
 use crate::{
     Answer, App, Error, Request,
     control::{self, Runtime},
+    files::Files,
     routes::Routes,
 };
 use http::StatusCode;
@@ -25,9 +26,8 @@ fn of(runtime: &Runtime) -> Result<Box<dyn App>, String> {
         Runtime::Unavailable { message, retry_after } => {
             Ok(Box::new(Unavailable { message: message.clone(), retry_after: retry_after.to_string() }))
         }
-        Runtime::Files(_) | Runtime::Cgi(_) | Runtime::Fastcgi(_) | Runtime::Demo => {
-            Err("this runtime is not built in".into())
-        }
+        Runtime::Files(settings) => Ok(Box::new(Files::new(settings)?)),
+        Runtime::Cgi(_) | Runtime::Demo | Runtime::Fastcgi(_) => Err("this runtime is not built in".into()),
     }
 }
 
