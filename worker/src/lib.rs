@@ -30,6 +30,7 @@ mod body;
 pub mod control;
 mod counters;
 mod date;
+mod demo;
 mod error;
 mod exchange;
 mod files;

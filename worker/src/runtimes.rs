@@ -3,6 +3,7 @@
 use crate::{
     Answer, App, Error, Request,
     control::{self, Runtime},
+    demo::Demo,
     files::Files,
     routes::Routes,
 };
@@ -27,7 +28,8 @@ fn of(runtime: &Runtime) -> Result<Box<dyn App>, String> {
             Ok(Box::new(Unavailable { message: message.clone(), retry_after: retry_after.to_string() }))
         }
         Runtime::Files(settings) => Ok(Box::new(Files::new(settings)?)),
-        Runtime::Cgi(_) | Runtime::Demo | Runtime::Fastcgi(_) => Err("this runtime is not built in".into()),
+        Runtime::Demo => Ok(Box::new(Demo::default())),
+        Runtime::Cgi(_) | Runtime::Fastcgi(_) => Err("this runtime is not built in".into()),
     }
 }
 
