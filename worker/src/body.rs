@@ -158,6 +158,11 @@ impl<'a> Body<'a> {
         !self.pieces.is_empty() || self.ready > 0 || !self.raw.rest().is_empty()
     }
 
+    /// How long the peer may take to send more.
+    pub(crate) fn read_timeout(&self) -> Duration {
+        self.read_timeout
+    }
+
     /// Reads what is there without waiting.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ mod answer;
 mod app;
 mod beneath;
 mod body;
+mod cgi;
 pub mod control;
 mod counters;
 mod date;

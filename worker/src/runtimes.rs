@@ -2,6 +2,7 @@
 
 use crate::{
     Answer, App, Error, Request,
+    cgi::Cgi,
     control::{self, Runtime},
     demo::Demo,
     files::Files,
@@ -28,8 +29,9 @@ fn of(runtime: &Runtime) -> Result<Box<dyn App>, String> {
             Ok(Box::new(Unavailable { message: message.clone(), retry_after: retry_after.to_string() }))
         }
         Runtime::Files(settings) => Ok(Box::new(Files::new(settings)?)),
+        Runtime::Cgi(settings) => Ok(Box::new(Cgi::new(settings)?)),
         Runtime::Demo => Ok(Box::new(Demo::default())),
-        Runtime::Cgi(_) | Runtime::Fastcgi(_) => Err("this runtime is not built in".into()),
+        Runtime::Fastcgi(_) => Err("this runtime is not built in".into()),
     }
 }
 
