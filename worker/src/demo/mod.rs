@@ -16,10 +16,10 @@ const PAGE: &str = include_str!("page.html");
 const FRONT: &str = include_str!("front.html");
 const TEXT: (&str, &[u8]) = ("Content-Type", b"text/plain; charset=utf-8");
 const HTML: (&str, &[u8]) = ("Content-Type", b"text/html; charset=utf-8");
-/// What the page may do: its own style and its own form.
+/// What the page may do: run no script, send its form here, be in no frame.
 const POLICY: (&str, &[u8]) = (
     "Content-Security-Policy",
-    b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    b"script-src 'none'; object-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
 const FRESH: (&str, &[u8]) = ("Cache-Control", b"no-store");
 

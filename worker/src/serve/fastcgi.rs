@@ -156,7 +156,9 @@ impl Worker {
         self.gather.restart();
         match (fate, large, served.behind) {
             // All that the web server has to say has been read: a close cannot become a reset.
-            (Some(Fate::Linger), false, _) if used == start + rest.len() && role != Role::Authorizer => Fate::Close,
+            (Some(Fate::Linger), false, _) if used == start + rest.len() && role != Role::Authorizer => {
+                Fate::Close
+            }
             (Some(fate), _, _) => fate,
             (None, false, _) => Fate::Served(used),
             (None, true, Some((skip, rest))) => Fate::Streamed(skip, rest),
