@@ -507,7 +507,11 @@ impl<'a> Answer<'a> {
         }
         IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
-            match nix::sys::uio::writev(self.fd, slices) {
+            let sent = match &*slices {
+                [one] => nix::unistd::write(self.fd, one),
+                several => nix::sys::uio::writev(self.fd, several),
+            };
+            match sent {
                 Ok(0) => return self.broken(),
                 Ok(n) => IoSlice::advance_slices(&mut slices, n),
                 Err(nix::Error::EINTR) => {}

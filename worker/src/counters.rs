@@ -88,22 +88,19 @@ impl Counters {
     fn write_request(&self, method: &[u8], uri: &[u8]) {
         let method = method.get(..32).unwrap_or(method);
         let uri = uri.get(..page::REQUEST_MAX - 33).unwrap_or(uri);
-        let mut line = [0; page::REQUEST_MAX + 8];
-        let len = method.len() + 1 + uri.len();
-        if let Some(to) = line.get_mut(..method.len()) {
-            to.copy_from_slice(method);
+        let line = method.iter().chain(b" ").chain(uri);
+        let mut word = 0;
+        let mut at = 0;
+        for byte in line {
+            word |= u64::from(*byte) << (at % 8 * 8);
+            at += 1;
+            if at % 8 == 0 {
+                self.set(page::REQUEST_AT / 8 + at / 8 - 1, word);
+                word = 0;
+            }
         }
-        if let Some(to) = line.get_mut(method.len()..=method.len()) {
-            to.copy_from_slice(b" ");
-        }
-        if let Some(to) = line.get_mut(method.len() + 1..len) {
-            to.copy_from_slice(uri);
-        }
-        let (words, _) = line.as_chunks::<8>();
-        for (at, word) in words.iter().take(len.div_ceil(8)).enumerate() {
-            self.set(page::REQUEST_AT / 8 + at, u64::from_le_bytes(*word));
-        }
-        self.set(page::WORD_REQUEST_LEN, len as u64);
+        self.set(page::REQUEST_AT / 8 + at / 8, word);
+        self.set(page::WORD_REQUEST_LEN, at as u64);
     }
 
     /// The request line, for reports.

@@ -11,7 +11,7 @@ use crate::{
     counters::{Counters, now},
     date::Date,
     hand::HAND,
-    params::Params,
+    params::{Known, Params},
     paths,
     routes::Routes,
 };
@@ -93,8 +93,12 @@ impl Desk {
 
     /// Serves one request.
     pub(crate) fn serve(&mut self, counters: &Counters, ask: Ask<'_>) -> Served {
-        let method = ask.params.get("REQUEST_METHOD").unwrap_or(b"GET");
-        let uri = ask.params.get("REQUEST_URI").or_else(|| ask.params.get("SCRIPT_NAME")).unwrap_or(b"/");
+        let method = ask.params.known(Known::RequestMethod).unwrap_or(b"GET");
+        let uri = ask
+            .params
+            .known(Known::RequestUri)
+            .or_else(|| ask.params.known(Known::ScriptName))
+            .unwrap_or(b"/");
         counters.begin(ask.began, ask.waited, method, uri);
         if ask.repeated && !std::mem::replace(&mut self.repeated_said, true) {
             eprintln!(
@@ -113,7 +117,11 @@ impl Desk {
         if streamed {
             answer.close_after();
         }
-        let host = ask.params.get("HTTP_HOST").or_else(|| ask.params.get("SERVER_NAME")).unwrap_or_default();
+        let host = ask
+            .params
+            .known(Known::HttpHost)
+            .or_else(|| ask.params.known(Known::ServerName))
+            .unwrap_or_default();
         let body = Body::new(Parts {
             gathered: ask.bytes,
             pieces: ask.pieces,
@@ -156,10 +164,10 @@ fn judge(ask: &Ask<'_>, limits: &Limits, streamed: bool, path: &mut Vec<u8>) -> 
     if let Some(status) = ask.refused {
         return Err(Error::Client(status, "what is refused"));
     }
-    let script_name = ask.params.get("SCRIPT_NAME").unwrap_or_default();
-    let path_info = ask.params.get("PATH_INFO").unwrap_or_default();
+    let script_name = ask.params.known(Known::ScriptName).unwrap_or_default();
+    let path_info = ask.params.known(Known::PathInfo).unwrap_or_default();
     let known = if script_name.is_empty() && path_info.is_empty() {
-        paths::of_target(ask.params.get("REQUEST_URI").unwrap_or(b"/"), path)
+        paths::of_target(ask.params.known(Known::RequestUri).unwrap_or(b"/"), path)
     } else {
         paths::of_variables(script_name, path_info, path)
     };
@@ -168,7 +176,7 @@ fn judge(ask: &Ask<'_>, limits: &Limits, streamed: bool, path: &mut Vec<u8>) -> 
         // It is asked about a request whose body stays with the web server.
         return Ok(None);
     }
-    let declared = match content_length(ask.params.get("CONTENT_LENGTH")) {
+    let declared = match content_length(ask.params.known(Known::ContentLength)) {
         Length::Known(n) => Some(n),
         Length::Unknown => None,
         Length::Invalid => return Err(Error::Client(400, "a CONTENT_LENGTH that is none")),

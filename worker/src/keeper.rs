@@ -36,8 +36,8 @@ const TICK: Duration = Duration::from_millis(2);
 const BUSY: u64 = 2_000_000;
 /// Idle ticks after which it rests.
 const REST_AFTER: u32 = 50;
-/// Ticks between two looks at the memory.
-const MEMORY_EVERY: u32 = 10;
+/// Ticks between two looks at the memory, with a limit and without one.
+const MEMORY_EVERY: (u32, u32) = (10, 500);
 /// Ticks between two reports of pressure.
 const PRESSURE_EVERY: u32 = 20;
 /// A tick that took this long means that the machine slept: the time is nobody's fault.
@@ -125,7 +125,8 @@ impl Keeper {
         } else if gap > SLEPT {
             self.slept += gap;
         }
-        if self.ticks.is_multiple_of(MEMORY_EVERY) {
+        let limited = self.shared.memory_soft.or(self.shared.memory_hard).is_some();
+        if self.ticks.is_multiple_of(if limited { MEMORY_EVERY.0 } else { MEMORY_EVERY.1 }) {
             self.memory();
         }
         if since == 0 {

@@ -17,13 +17,44 @@ struct Span {
     side: bool,
 }
 
+/// Variables that the worker itself asks for with each request: found without a search.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Known {
+    RequestMethod,
+    RequestUri,
+    ScriptName,
+    PathInfo,
+    ContentLength,
+    HttpHost,
+    ServerName,
+}
+
+impl Known {
+    const COUNT: usize = 7;
+
+    fn named(name: &[u8]) -> Option<Known> {
+        Some(match name {
+            b"REQUEST_METHOD" => Known::RequestMethod,
+            b"REQUEST_URI" => Known::RequestUri,
+            b"SCRIPT_NAME" => Known::ScriptName,
+            b"PATH_INFO" => Known::PathInfo,
+            b"CONTENT_LENGTH" => Known::ContentLength,
+            b"HTTP_HOST" => Known::HttpHost,
+            b"SERVER_NAME" => Known::ServerName,
+            _ => return None,
+        })
+    }
+}
+
 /// Where names and values stand; its memory is used again for each request.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     entries: Vec<(Span, Span)>,
     side: Vec<u8>,
     /// A name whose bit is not set here has not been seen.
-    seen: [u64; 4],
+    seen: [u64; 8],
+    /// One more than the number of the entry of each [`Known`]; 0: not there.
+    known: [u16; Known::COUNT],
     repeated: bool,
 }
 
@@ -32,7 +63,8 @@ impl Index {
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.side.clear();
-        self.seen = [0; 4];
+        self.seen = [0; 8];
+        self.known = [0; Known::COUNT];
         self.repeated = false;
     }
 
@@ -67,6 +99,11 @@ impl Index {
             return;
         }
         self.entries.push((span(name), span(value)));
+        if let Some(known) = Known::named(name)
+            && let Some(slot) = self.known.get_mut(known as usize)
+        {
+            *slot = u16::try_from(self.entries.len()).unwrap_or(0);
+        }
     }
 
     /// Some name was there twice.
@@ -74,13 +111,15 @@ impl Index {
         self.repeated
     }
 
-    /// A set of 256 bits: says no for most names that are new, and marks the name as seen.
+    /// A set of 512 bits: says no for most names that are new, and marks the name as seen.
     fn may_be_there(&mut self, name: &[u8]) -> bool {
-        let middle = name.get(name.len() / 2).copied().unwrap_or(0);
-        let last = name.last().copied().unwrap_or(0);
-        let hash =
-            name.len().to_le_bytes()[0].wrapping_mul(37) ^ middle.wrapping_mul(11) ^ last.wrapping_mul(101);
-        let Some(word) = self.seen.get_mut(usize::from(hash >> 6)) else { return true };
+        // The ends of names differ: HTTP_ACCEPT, HTTP_ACCEPT_ENCODING.
+        let end = match name.last_chunk::<8>() {
+            Some(end) => u64::from_le_bytes(*end),
+            None => name.iter().fold(0, |hash, b| hash << 8 | u64::from(*b)),
+        };
+        let hash = (end ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55;
+        let Some(word) = self.seen.get_mut(usize::try_from(hash >> 6).unwrap_or(0)) else { return true };
         let there = *word & (1 << (hash & 63)) != 0;
         *word |= 1 << (hash & 63);
         there
@@ -133,6 +172,13 @@ impl<'a> Params<'a> {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a [u8]> {
         self.find(|n| n == name.as_bytes())
+    }
+
+    /// The value of one of the variables that need no search.
+    pub(crate) fn known(&self, known: Known) -> Option<&'a [u8]> {
+        let at = usize::from(*self.index.known.get(known as usize)?).checked_sub(1)?;
+        let (_, value) = self.index.entries.get(at)?;
+        Some(self.index.bytes_of(*value, self.bytes))
     }
 
     /// The value of a header field, by its name in lower case: `if-none-match`.

@@ -63,6 +63,8 @@ pub(crate) struct Worker {
     pub(crate) space: Vec<u8>,
     pub(crate) gather: Gather,
     pub(crate) index: Index,
+    /// FastCGI: `index` is that of the request under the scan.
+    pub(crate) indexed: bool,
     /// Joined PARAMS of several records, or the meta-variables of an HTTP head.
     pub(crate) arena: Vec<u8>,
 }
@@ -105,6 +107,7 @@ impl Worker {
             space: vec![0; READ],
             gather: Gather::default(),
             index: Index::default(),
+            indexed: false,
             arena: Vec::new(),
         }
     }

@@ -1,7 +1,14 @@
 //! FastCGI as a front end: from a connection's bytes to requests that are served.
 
 use super::{Fate, Worker};
-use crate::{answer::Wire, body::Framing, control::Protocol, exchange::Ask, params::Params, table::Conn};
+use crate::{
+    answer::Wire,
+    body::Framing,
+    control::Protocol,
+    exchange::Ask,
+    params::{Known, Params},
+    table::Conn,
+};
 use hostler_proto::{
     Begun, EndRequest, Error, Kind, Limits, ProtocolStatus, Role, Step,
     length::{Length, content_length},
@@ -16,6 +23,7 @@ impl Worker {
     pub(crate) fn fastcgi(&mut self, conn: &mut Conn, bytes: &[u8]) -> Fate {
         let limits = Limits { params: self.shared.limits.max_params, body: self.shared.limits.gather };
         let mut start = 0;
+        self.indexed = false;
         loop {
             let rest = bytes.get(start..).unwrap_or_default();
             match self.gather.scan(rest, &limits) {
@@ -77,7 +85,8 @@ impl Worker {
     /// The status that refuses a request by its head, before its body is gathered.
     fn refused(&mut self, rest: &[u8]) -> Option<u16> {
         self.read_params(rest)?;
-        match content_length(self.params(rest).get("CONTENT_LENGTH")) {
+        self.indexed = true;
+        match content_length(self.params(rest).known(Known::ContentLength)) {
             Length::Invalid => Some(400),
             Length::Known(n) if n > self.shared.limits.max_body => Some(413),
             Length::Known(_) | Length::Unknown => None,
@@ -113,7 +122,9 @@ impl Worker {
         large: bool,
     ) -> Fate {
         let Some(Begun { id, role, keep_conn }) = self.gather.begun() else { return Fate::Close };
-        let refused = match self.read_params(rest) {
+        // In most requests the head and the whole came with one look, and the index stands.
+        let indexed = if self.indexed { Some(()) } else { self.read_params(rest) };
+        let refused = match indexed {
             Some(()) => refused,
             None => {
                 self.index.clear();
