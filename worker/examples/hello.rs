@@ -2,10 +2,17 @@
 //!
 //!     spawn-fcgi -n -s /tmp/hello.sock -- target/release/examples/hello
 
-use hostler_worker::{Error, Request, run};
+use hostler_worker::{Answer, App, Error, Request, run_app};
+
+struct Hello;
+
+impl App for Hello {
+    fn serve(&mut self, _: &mut Request<'_>, answer: &mut Answer<'_>) -> Result<(), Error> {
+        answer.head(http::StatusCode::OK, &[("Content-Type", b"text/plain")])?;
+        answer.write(b"hello\n")
+    }
+}
 
 fn main() -> std::process::ExitCode {
-    run(|_: &mut Request<'_>| {
-        Ok::<_, Error>(http::Response::builder().header("content-type", "text/plain").body("hello\n")?)
-    })
+    run_app(Hello)
 }

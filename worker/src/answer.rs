@@ -154,8 +154,12 @@ impl<'a> Answer<'a> {
             }
             Wire::Http { .. } => self.out.extend_from_slice(b"HTTP/1.1 "),
         }
-        for part in [status.as_str(), " ", reason, "\r\n"] {
-            self.out.extend_from_slice(part.as_bytes());
+        if status == StatusCode::OK {
+            self.out.extend_from_slice(b"200 OK\r\n");
+        } else {
+            for part in [status.as_str(), " ", reason, "\r\n"] {
+                self.out.extend_from_slice(part.as_bytes());
+            }
         }
         let mut dated = matches!(self.wire, Wire::Fastcgi { .. });
         for (name, value) in fields.iter().filter(|(name, _)| !is_ours(name)) {
@@ -183,11 +187,13 @@ impl<'a> Answer<'a> {
         }
         self.declared = None;
         for (name, value) in fields {
-            let name_ok = http::HeaderName::from_bytes(name.as_bytes()).is_ok();
-            if !name_ok || value.iter().any(|b| (*b < 0x20 && *b != b'\t') || *b == 0x7f) {
+            if name.is_empty()
+                || !name.bytes().all(is_token)
+                || value.iter().any(|b| (*b < 0x20 && *b != b'\t') || *b == 0x7f)
+            {
                 return Err(Error::App(format!("an answer with a field that is none: {name:?}")));
             }
-            if name.eq_ignore_ascii_case("content-length") {
+            if name.len() == 14 && name.eq_ignore_ascii_case("content-length") {
                 match hostler_proto::length::content_length(Some(value)) {
                     hostler_proto::length::Length::Known(n) if self.declared.is_none_or(|d| d == n) => {
                         self.declared = Some(n);
@@ -578,8 +584,32 @@ fn close_record(out: &mut Vec<u8>, id: u16) {
     out.resize(out.len() + usize::from(header.padding_length), 0);
 }
 
+/// RFC 9110, section 5.6.2.
+#[inline]
+fn is_token(byte: u8) -> bool {
+    const TOKEN: u128 = {
+        let mut set = 0;
+        let mut byte = 0;
+        while byte < 128 {
+            let char = byte as u8;
+            if char.is_ascii_alphanumeric()
+                || matches!(char, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+            {
+                set |= 1 << byte;
+            }
+            byte += 1;
+        }
+        set
+    };
+    byte < 128 && TOKEN & (1 << byte) != 0
+}
+
 /// Fields that the worker writes itself, or that have a meaning for one connection alone.
 fn is_ours(name: &str) -> bool {
+    // Lengths first: most names are told apart by them.
+    if !matches!(name.len(), 6 | 7 | 10 | 16 | 17) {
+        return false;
+    }
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "trailer", "status"]
         .iter()
         .any(|ours| name.eq_ignore_ascii_case(ours))

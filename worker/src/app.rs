@@ -63,9 +63,15 @@ where
 {
     fn serve(&mut self, request: &mut Request<'_>, answer: &mut Answer<'_>) -> Result<(), Error> {
         let (head, body) = (self.0)(request)?.into_parts();
-        let mut fields: Vec<(&str, &[u8])> = Vec::with_capacity(8);
-        fields.extend(head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
-        answer.head(head.status, &fields)?;
+        let mut few: [(&str, &[u8]); 16] = [("", b""); 16];
+        let named = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        match few.get_mut(..head.headers.len()) {
+            Some(few) => {
+                few.iter_mut().zip(named).for_each(|(slot, field)| *slot = field);
+                answer.head(head.status, few)?;
+            }
+            None => answer.head(head.status, &named.collect::<Vec<_>>())?,
+        }
         match body.into() {
             Content::Bytes(bytes) => answer.write(&bytes),
             Content::Reader(_) if answer.wants_no_body() => Ok(()),

@@ -31,8 +31,6 @@ use std::{
 /// A request that is about to be served.
 pub(crate) struct Ask<'a> {
     pub(crate) params: Params<'a>,
-    /// Some parameter was there twice.
-    pub(crate) repeated: bool,
     pub(crate) protocol: Protocol,
     pub(crate) id: u16,
     pub(crate) role: Role,
@@ -100,12 +98,6 @@ impl Desk {
             .or_else(|| ask.params.known(Known::ScriptName))
             .unwrap_or(b"/");
         counters.begin(ask.began, ask.waited, method, uri);
-        if ask.repeated && !std::mem::replace(&mut self.repeated_said, true) {
-            eprintln!(
-                "hostler: a web server sends parameters twice; said once a worker [{}]",
-                counters.request()
-            );
-        }
         let Desk { routes, limits, out, path, raw, date, .. } = self;
         let head_only = method == b"HEAD";
         HAND.open(ask.fd.as_raw_fd(), ask.protocol, ask.id, head_only);
@@ -152,6 +144,12 @@ impl Desk {
         let end = if HAND.close() { End::Cut } else { end };
         let ended = now();
         counters.end(ask.began, ended, status);
+        if params.repeated() && !std::mem::replace(&mut self.repeated_said, true) {
+            eprintln!(
+                "hostler: a web server sends parameters twice; said once a worker [{}]",
+                counters.request()
+            );
+        }
         if let Some((format, file)) = &mut self.access_log {
             log_access(*format, file, &params, status, sent, ended - ask.began);
         }

@@ -8,13 +8,32 @@
 //! administrator's own settings last and clients cannot choose such names.
 
 use hostler_proto::{Error, Pairs};
+use std::cell::{OnceCell, RefCell};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Span {
     at: u32,
+    /// Bytes; with [`SIDE`] set they stand in `Entries::side`, not in the bytes that were sent.
     len: u32,
-    /// In `Index::side`, not in the bytes that were sent.
-    side: bool,
+}
+
+const SIDE: u32 = 1 << 31;
+
+impl Span {
+    /// Where `part` stands in `stream`.
+    #[inline]
+    fn of(part: &[u8], stream: &[u8]) -> Span {
+        let at = part.as_ptr().addr().wrapping_sub(stream.as_ptr().addr());
+        Span { at: u32::try_from(at).unwrap_or(0), len: u32::try_from(part.len()).unwrap_or(0) }
+    }
+
+    #[inline]
+    fn bytes<'a>(self, stream: &'a [u8], side: &'a [u8]) -> &'a [u8] {
+        let from = if self.len & SIDE != 0 { side } else { stream };
+        from.get(self.at as usize..)
+            .and_then(|from| from.get(..(self.len & !SIDE) as usize))
+            .unwrap_or_default()
+    }
 }
 
 /// Variables that the worker itself asks for with each request: found without a search.
@@ -32,43 +51,57 @@ pub(crate) enum Known {
 impl Known {
     const COUNT: usize = 7;
 
+    #[inline]
     fn named(name: &[u8]) -> Option<Known> {
-        Some(match name {
-            b"REQUEST_METHOD" => Known::RequestMethod,
-            b"REQUEST_URI" => Known::RequestUri,
-            b"SCRIPT_NAME" => Known::ScriptName,
-            b"PATH_INFO" => Known::PathInfo,
-            b"CONTENT_LENGTH" => Known::ContentLength,
-            b"HTTP_HOST" => Known::HttpHost,
-            b"SERVER_NAME" => Known::ServerName,
-            _ => return None,
-        })
+        match name.len() {
+            9 if name == b"PATH_INFO" => Some(Known::PathInfo),
+            9 if name == b"HTTP_HOST" => Some(Known::HttpHost),
+            11 if name == b"REQUEST_URI" => Some(Known::RequestUri),
+            11 if name == b"SCRIPT_NAME" => Some(Known::ScriptName),
+            11 if name == b"SERVER_NAME" => Some(Known::ServerName),
+            14 if name == b"REQUEST_METHOD" => Some(Known::RequestMethod),
+            14 if name == b"CONTENT_LENGTH" => Some(Known::ContentLength),
+            _ => None,
+        }
     }
 }
 
-/// Where names and values stand; its memory is used again for each request.
+/// Where names and values stand in a stream of pairs; its memory is used again for each request.
+///
+/// The few variables that the worker needs are noted when the stream is read; all of them, when an app asks for
+/// another for the first time.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    entries: Vec<(Span, Span)>,
+    known: [Option<Span>; Known::COUNT],
+    entries: OnceCell<Entries>,
+    spare: RefCell<Entries>,
+}
+
+/// All variables, each name once.
+#[derive(Debug, Default)]
+struct Entries {
+    all: Vec<(Span, Span)>,
+    /// Joined values.
     side: Vec<u8>,
     /// A name whose bit is not set here has not been seen.
     seen: [u64; 8],
-    /// One more than the number of the entry of each [`Known`]; 0: not there.
-    known: [u16; Known::COUNT],
     repeated: bool,
 }
 
 impl Index {
     /// Forgets all.
     pub(crate) fn clear(&mut self) {
-        self.entries.clear();
-        self.side.clear();
-        self.seen = [0; 8];
-        self.known = [0; Known::COUNT];
-        self.repeated = false;
+        self.known = [None; Known::COUNT];
+        if let Some(mut entries) = self.entries.take() {
+            entries.all.clear();
+            entries.side.clear();
+            entries.seen = [0; 8];
+            entries.repeated = false;
+            self.spare.replace(entries);
+        }
     }
 
-    /// Reads the pairs of a PARAMS stream.
+    /// Reads a stream of pairs.
     ///
     /// # Errors
     /// A pair overruns the stream.
@@ -76,39 +109,40 @@ impl Index {
         self.clear();
         for pair in Pairs::new(stream) {
             let (name, value) = pair?;
-            self.push(stream, name, value);
+            if let Some(known) = Known::named(name)
+                && let Some(slot) = self.known.get_mut(known as usize)
+                && (slot.is_none() || !matches!(known, Known::HttpHost))
+            {
+                *slot = Some(Span::of(value, stream));
+            }
         }
         Ok(())
     }
 
-    /// Adds a variable; `name` and `value` are parts of `bytes`, which is the same for all of them.
+    fn entries(&self, stream: &[u8]) -> &Entries {
+        self.entries.get_or_init(|| {
+            let mut entries = self.spare.take();
+            for (name, value) in Pairs::new(stream).map_while(Result::ok) {
+                entries.push(stream, name, value);
+            }
+            entries
+        })
+    }
+}
+
+impl Entries {
     #[inline]
-    pub(crate) fn push(&mut self, bytes: &[u8], name: &[u8], value: &[u8]) {
+    fn push(&mut self, stream: &[u8], name: &[u8], value: &[u8]) {
         if name == b"HTTP_PROXY" {
             return;
         }
-        let span = |part: &[u8]| Span {
-            at: u32::try_from(part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr())).unwrap_or(0),
-            len: u32::try_from(part.len()).unwrap_or(0),
-            side: false,
-        };
         if self.may_be_there(name)
-            && let Some(at) = self.entries.iter().position(|(n, _)| self.bytes_of(*n, bytes) == name)
+            && let Some(at) = self.all.iter().position(|(n, _)| n.bytes(stream, &[]) == name)
         {
-            self.repeat(bytes, at, name, span(value));
+            self.repeat(stream, at, name, Span::of(value, stream));
             return;
         }
-        self.entries.push((span(name), span(value)));
-        if let Some(known) = Known::named(name)
-            && let Some(slot) = self.known.get_mut(known as usize)
-        {
-            *slot = u16::try_from(self.entries.len()).unwrap_or(0);
-        }
-    }
-
-    /// Some name was there twice.
-    pub(crate) fn repeated(&self) -> bool {
-        self.repeated
+        self.all.push((Span::of(name, stream), Span::of(value, stream)));
     }
 
     /// A set of 512 bits: says no for most names that are new, and marks the name as seen.
@@ -125,33 +159,24 @@ impl Index {
         there
     }
 
-    fn repeat(&mut self, bytes: &[u8], at: usize, name: &[u8], value: Span) {
+    fn repeat(&mut self, stream: &[u8], at: usize, name: &[u8], value: Span) {
         self.repeated = true;
-        let Some((_, old)) = self.entries.get(at).copied() else { return };
+        let Some((_, old)) = self.all.get(at).copied() else { return };
         let new = if name == b"HTTP_HOST" {
             old
         } else if name.starts_with(b"HTTP_") {
             let start = self.side.len();
-            let (first, second) = (self.bytes_of(old, bytes).to_vec(), self.bytes_of(value, bytes).to_vec());
-            self.side.extend_from_slice(&first);
-            self.side.extend_from_slice(if name == b"HTTP_COOKIE" { b"; " } else { b", " });
-            self.side.extend_from_slice(&second);
-            Span {
-                at: u32::try_from(start).unwrap_or(0),
-                len: u32::try_from(self.side.len() - start).unwrap_or(0),
-                side: true,
-            }
+            let joint: &[u8] = if name == b"HTTP_COOKIE" { b"; " } else { b", " };
+            let joined = [old.bytes(stream, &self.side), joint, value.bytes(stream, &[])].concat();
+            self.side.extend_from_slice(&joined);
+            let len = u32::try_from(joined.len()).unwrap_or(0) | SIDE;
+            Span { at: u32::try_from(start).unwrap_or(0), len }
         } else {
             value
         };
-        if let Some(entry) = self.entries.get_mut(at) {
+        if let Some(entry) = self.all.get_mut(at) {
             entry.1 = new;
         }
-    }
-
-    fn bytes_of<'a>(&'a self, span: Span, bytes: &'a [u8]) -> &'a [u8] {
-        let from = if span.side { &self.side } else { bytes };
-        from.get(span.at as usize..span.at as usize + span.len as usize).unwrap_or_default()
     }
 }
 
@@ -159,26 +184,34 @@ impl Index {
 #[derive(Debug, Clone, Copy)]
 pub struct Params<'a> {
     index: &'a Index,
-    bytes: &'a [u8],
+    stream: &'a [u8],
 }
 
 impl<'a> Params<'a> {
-    /// `index` was filled from `bytes`.
-    pub(crate) fn new(index: &'a Index, bytes: &'a [u8]) -> Params<'a> {
-        Params { index, bytes }
+    /// `index` has read `stream`.
+    pub(crate) fn new(index: &'a Index, stream: &'a [u8]) -> Params<'a> {
+        Params { index, stream }
+    }
+
+    /// The value of one of the variables that need no search.
+    #[inline]
+    pub(crate) fn known(&self, known: Known) -> Option<&'a [u8]> {
+        let span = *self.index.known.get(known as usize)?;
+        span.map(|span| span.bytes(self.stream, &[]))
+    }
+
+    /// Some name was there twice, as far as an app has asked.
+    pub(crate) fn repeated(&self) -> bool {
+        self.index.entries.get().is_some_and(|entries| entries.repeated)
     }
 
     /// The value of a variable.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a [u8]> {
-        self.find(|n| n == name.as_bytes())
-    }
-
-    /// The value of one of the variables that need no search.
-    pub(crate) fn known(&self, known: Known) -> Option<&'a [u8]> {
-        let at = usize::from(*self.index.known.get(known as usize)?).checked_sub(1)?;
-        let (_, value) = self.index.entries.get(at)?;
-        Some(self.index.bytes_of(*value, self.bytes))
+        match Known::named(name.as_bytes()) {
+            Some(known) => self.known(known),
+            None => self.find(|n| n == name.as_bytes()),
+        }
     }
 
     /// The value of a header field, by its name in lower case: `if-none-match`.
@@ -192,15 +225,14 @@ impl<'a> Params<'a> {
     }
 
     fn find(&self, is_it: impl Fn(&[u8]) -> bool) -> Option<&'a [u8]> {
-        let (_, value) =
-            self.index.entries.iter().find(|(n, _)| is_it(self.index.bytes_of(*n, self.bytes)))?;
-        Some(self.index.bytes_of(*value, self.bytes))
+        self.iter().find(|(name, _)| is_it(name)).map(|(_, value)| value)
     }
 
     /// All of them, in the order in which they came.
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        let Params { index, bytes } = *self;
-        index.entries.iter().map(move |(n, v)| (index.bytes_of(*n, bytes), index.bytes_of(*v, bytes)))
+        let Params { index, stream } = *self;
+        let Entries { all, side, .. } = index.entries(stream);
+        all.iter().map(move |(name, value)| (name.bytes(stream, side), value.bytes(stream, side)))
     }
 }
 
@@ -225,7 +257,9 @@ mod tests {
         }
         let mut index = Index::default();
         index.read(&stream).unwrap();
-        look(Params::new(&index, &stream), index.repeated())
+        let params = Params::new(&index, &stream);
+        params.iter().count();
+        look(params, params.repeated())
     }
 
     #[test]

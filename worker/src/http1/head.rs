@@ -5,7 +5,10 @@
 //! variable.
 
 use crate::params::Index;
-use hostler_proto::length::{Length, content_length};
+use hostler_proto::{
+    length::{Length, content_length},
+    pairs::write_pair,
+};
 
 /// Field lines that one head may have.
 const FIELDS_MAX: usize = 100;
@@ -230,8 +233,7 @@ fn write(
         return Err(400);
     }
     let protocol = if request.version == Some(0) { "HTTP/1.0" } else { "HTTP/1.1" };
-    let mut spans = Spans { arena, at: Vec::with_capacity(32) };
-    spans.arena.clear();
+    arena.clear();
     for (name, value) in [
         ("GATEWAY_INTERFACE", "CGI/1.1"),
         ("SERVER_SOFTWARE", concat!("hostler/", env!("CARGO_PKG_VERSION"))),
@@ -246,23 +248,24 @@ fn write(
         ("REMOTE_ADDR", &ends.remote_addr),
         ("REMOTE_PORT", &ends.remote_port),
     ] {
-        spans.push(name.bytes(), value.as_bytes());
+        write_pair(arena, name.as_bytes(), value.as_bytes());
     }
     for field in request.headers.iter().filter(|field| !field.name.contains('_')) {
-        let upper = field.name.bytes().map(|b| if b == b'-' { b'_' } else { b.to_ascii_uppercase() });
+        let mut name = String::with_capacity(32);
+        name.push_str("HTTP_");
+        name.extend(field.name.chars().map(|c| if c == '-' { '_' } else { c.to_ascii_uppercase() }));
         let value = field.value.trim_ascii();
         if field.name.eq_ignore_ascii_case("content-type")
             || field.name.eq_ignore_ascii_case("content-length")
         {
-            spans.push(upper, value);
+            write_pair(arena, name.trim_start_matches("HTTP_").as_bytes(), value);
         } else if field.name.eq_ignore_ascii_case("host") {
-            spans.push("HTTP_HOST".bytes(), host.as_bytes());
+            write_pair(arena, b"HTTP_HOST", host.as_bytes());
         } else if !is_hop_by_hop(field.name) {
-            spans.push("HTTP_".bytes().chain(upper), value);
+            write_pair(arena, name.as_bytes(), value);
         }
     }
-    spans.into_index(index);
-    Ok(())
+    index.read(arena).map_err(|_| 400)
 }
 
 /// `http://host/path` has an authority (RFC 9112, section 3.2.2).
@@ -297,32 +300,6 @@ fn is_hop_by_hop(name: &str) -> bool {
     ]
     .iter()
     .any(|hop| name.eq_ignore_ascii_case(hop))
-}
-
-/// Names and values in the arena, which moves while it grows.
-struct Spans<'a> {
-    arena: &'a mut Vec<u8>,
-    /// Where a name begins, where its value begins, where that ends.
-    at: Vec<(usize, usize, usize)>,
-}
-
-impl Spans<'_> {
-    fn push(&mut self, name: impl Iterator<Item = u8>, value: &[u8]) {
-        let start = self.arena.len();
-        self.arena.extend(name);
-        let middle = self.arena.len();
-        self.arena.extend_from_slice(value);
-        self.at.push((start, middle, self.arena.len()));
-    }
-
-    fn into_index(self, index: &mut Index) {
-        index.clear();
-        for (start, middle, end) in self.at {
-            let name = self.arena.get(start..middle).unwrap_or_default();
-            let value = self.arena.get(middle..end).unwrap_or_default();
-            index.push(self.arena, name, value);
-        }
-    }
 }
 
 #[cfg(test)]

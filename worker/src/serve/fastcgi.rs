@@ -147,7 +147,6 @@ impl Worker {
             &shared.counters,
             Ask {
                 params: Params::new(index, params),
-                repeated: index.repeated(),
                 protocol: Protocol::Fastcgi,
                 id,
                 role,

@@ -10,7 +10,7 @@ use crate::{
     params::{Index, Params},
     table::{Conn, Partial},
 };
-use hostler_proto::Role;
+use hostler_proto::{Role, pairs::write_pair};
 use nix::sys::socket::{MsgFlags, send};
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -76,7 +76,6 @@ impl Worker {
         let Worker { desk, shared, index, arena, now, .. } = self;
         let ask = Ask {
             params: Params::new(index, arena),
-            repeated: false,
             protocol: Protocol::Http,
             id: 0,
             role: Role::Responder,
@@ -103,16 +102,14 @@ impl Worker {
             method = words.next().unwrap_or(method);
             target = words.next().unwrap_or(target);
         }
-        let arena = [&b"REQUEST_METHODREQUEST_URI"[..], method, target].concat();
-        let parts = [0..14, 25..25 + method.len(), 14..25, 25 + method.len()..arena.len()];
-        let [name, value, other, uri] = parts.map(|range| arena.get(range).unwrap_or_default());
-        index.push(&arena, name, value);
-        index.push(&arena, other, uri);
+        let mut arena = Vec::new();
+        write_pair(&mut arena, b"REQUEST_METHOD", method);
+        write_pair(&mut arena, b"REQUEST_URI", target);
+        let _ = index.read(&arena);
         self.begin();
         let waited = self.waited(conn);
         let ask = Ask {
             params: Params::new(&index, &arena),
-            repeated: false,
             protocol: Protocol::Http,
             id: 0,
             role: Role::Responder,
