@@ -589,15 +589,14 @@ fn close_record(out: &mut Vec<u8>, id: u16) {
 fn is_token(byte: u8) -> bool {
     const TOKEN: u128 = {
         let mut set = 0;
-        let mut byte = 0;
-        while byte < 128 {
-            let char = byte as u8;
+        let mut char = 0u8;
+        while char < 128 {
             if char.is_ascii_alphanumeric()
                 || matches!(char, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
             {
-                set |= 1 << byte;
+                set |= 1 << char;
             }
-            byte += 1;
+            char += 1;
         }
         set
     };
