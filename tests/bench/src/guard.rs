@@ -1,41 +1,25 @@
-//! `guard`: how many instructions a request costs the worker, by valgrind's callgrind, held against a record.
+//! `guard`: how many instructions a request costs the worker, by valgrind's callgrind, held against a record;
+//! and how many system calls, by strace, held against the least that there can be.
 //!
-//! The worker's example `hello` runs as one process on a listener as descriptor 0; the main thread's
-//! instructions of a run with twice as many requests, less those of a run with half as many, divided by the
-//! difference: start and end cancel out. Each request is sent only when the process sleeps in its epoll, so
-//! that every request takes the same path. Instructions of the kernel do not count; time does not either.
+//! The worker's example `hello` runs as one process, in lockstep. What a run with more requests costs over one
+//! with fewer, divided by the difference, is the cost of a request: start and end cancel out. Instructions are
+//! those of the main thread outside the kernel; time plays no part.
 
 use crate::{
     ground::Ground,
-    hostler,
+    hostler, lockstep,
     report::{Report, Wanted},
 };
 use hostler_bench::{
-    address::Address,
-    answer::{Answer, Progress},
     load::{Error, real},
     request::{Protocol, Request},
-};
-use nix::{
-    sys::{
-        signal::{Signal, kill},
-        socket::{MsgFlags, recv, send, setsockopt, sockopt::ReceiveTimeout},
-        time::{TimeVal, TimeValLike},
-    },
-    unistd::Pid,
 };
 use std::{
     collections::BTreeMap,
     fmt::Write,
-    fs::{self, File},
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::net::UnixListener,
-    },
+    fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    process::Command,
 };
 
 /// What to do with the count.
@@ -56,8 +40,12 @@ pub(crate) struct Guard {
 const TOLERANCE: f64 = 1.05;
 const WARM: usize = 50;
 const REQUESTS: usize = 200;
-/// How long anything here may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Requests of a run that is explained: start-up is little beside them.
+const EXPLAINED: usize = 5000;
+/// Wait, read, write.
+const CALLS_KEPT: f64 = 3.0;
+/// Wait, accept, watch, wait, read, write, close.
+const CALLS_FRESH: f64 = 7.0;
 
 impl Guard {
     /// Whether no exchange costs over 5 % more than recorded.
@@ -68,23 +56,32 @@ impl Guard {
             [program, ..] => program.clone(),
         };
         let arguments = self.program.get(1..).unwrap_or_default();
+        let subject = Subject { ground: &ground, program: &program, arguments };
+        if self.explain {
+            return subject.explain();
+        }
         let mut counted = BTreeMap::new();
+        let mut report = Report::default();
         for (name, request) in exchanges() {
-            let count = |requests| measure(&ground, &program, arguments, &request, requests, self.explain);
-            let (once, twice) = (count(REQUESTS)?, count(2 * REQUESTS)?);
-            counted.insert(name.to_string(), twice.saturating_sub(once) / REQUESTS as u64);
+            counted.insert(name.to_string(), subject.instructions(&request)?);
+            let calls = subject.calls(&request)?;
+            let list: Vec<String> = calls.iter().map(|(name, count)| format!("{name} {count:.2}")).collect();
+            let most = if request.keep { CALLS_KEPT } else { CALLS_FRESH };
+            let what = format!("{name}: system calls a request ({})", list.join(", "));
+            // To a tenth: a wait that a signal broke off is no call of the request.
+            let sum = (calls.values().sum::<f64>() * 10.0).round() / 10.0;
+            report.check(&what, sum, Wanted::AtMost(most));
         }
         if self.record {
-            return record(&counted).map(|()| true);
+            record(&counted)?;
         }
-        let mut report = Report::default();
         let recorded = recorded()?;
         for (name, count) in &counted {
             let before = recorded.get(name).copied().unwrap_or(0);
-            report.line(format!("{name}: {count} instructions a request, recorded {before}"));
-            report.check(name, real(*count) / real(before.max(1)), Wanted::AtMost(TOLERANCE));
+            let what = format!("{name}: {count} instructions a request, to {before} recorded");
+            report.check(&what, real(*count) / real(before.max(1)), Wanted::AtMost(TOLERANCE));
         }
-        report.line("\nWhere more is meant: tests/guard/run --record");
+        report.line("\nWhere more instructions are meant: tests/guard/run --record");
         report.finish("guard", "tests/guard/run", false)
     }
 }
@@ -96,105 +93,82 @@ fn exchanges() -> [(&'static str, Request); 3] {
     [("kept", kept), ("fresh", fresh), ("form of 2000 bytes, kept", form)]
 }
 
-/// Instructions of the main thread of a whole run that serves so many requests.
-fn measure(
-    ground: &Ground,
-    program: &Path,
-    arguments: &[PathBuf],
-    request: &Request,
-    requests: usize,
-    explain: bool,
-) -> Result<u64, Error> {
-    let socket = ground.path("guard.sock");
-    let _ = fs::remove_file(&socket);
-    let error = |source| Error::system("listening for the program to count", source);
-    let listener: OwnedFd = UnixListener::bind(&socket).map_err(error)?.into();
-    let valgrind = ground.program("valgrind", "valgrind")?;
-    let output = ground.path("callgrind.out");
-    let log = File::create(ground.path("guard.log")).map_err(error)?;
-    let mut command = Command::new(valgrind);
-    command.args(["--tool=callgrind", "--separate-threads=yes"]);
-    command.arg(format!("--callgrind-out-file={}", output.display())).arg(program).args(arguments);
-    command.stdin(Stdio::from(listener)).stdout(Stdio::null()).stderr(log);
-    let mut child = command.spawn().map_err(|source| Error::system("starting valgrind", source))?;
-    let served = exchange(&Address::Unix(socket), request, WARM + requests, child.id());
-    let ended = end(&mut child);
-    let log = || fs::read_to_string(ground.path("guard.log")).unwrap_or_default();
-    served.and(ended).map_err(|error| Error::new(format!("{error}; {}", log())))?;
-    let main = ground.path("callgrind.out-01");
-    if explain && requests > REQUESTS {
-        let _ = Command::new("callgrind_annotate").arg(&main).status();
-    }
-    let text =
-        fs::read_to_string(&main).map_err(|source| Error::system("reading callgrind's counts", source))?;
-    let total = text
-        .lines()
-        .find_map(|line| line.strip_prefix("totals:"))
-        .and_then(|total| total.trim().parse().ok());
-    total.ok_or_else(|| Error::new("callgrind wrote no totals"))
+/// How a program is counted.
+struct Subject<'a> {
+    ground: &'a Ground,
+    program: &'a Path,
+    arguments: &'a [PathBuf],
 }
 
-/// One request after another, each sent when the process sleeps in its epoll.
-fn exchange(address: &Address, request: &Request, requests: usize, pid: u32) -> Result<(), Error> {
-    let bytes = request.to_bytes();
-    let mut kept: Option<OwnedFd> = None;
-    for _ in 0..requests {
-        sleeps(pid)?;
-        let socket = match kept.take() {
-            Some(socket) => socket,
-            None => address
-                .connect()
-                .map_err(|source| Error::system("connecting to the counted program", source))?,
+impl Subject<'_> {
+    /// Instructions a request of the main thread.
+    fn instructions(&self, request: &Request) -> Result<u64, Error> {
+        let total = |requests| -> Result<u64, Error> {
+            let text = self.callgrind(request, requests)?;
+            let total = text.lines().find_map(|line| line.strip_prefix("totals:"));
+            total
+                .and_then(|total| total.trim().parse().ok())
+                .ok_or_else(|| Error::new("callgrind wrote no totals"))
         };
-        let error = |errno| Error::system("a request to the counted program", errno);
-        setsockopt(&socket, ReceiveTimeout, &TimeVal::seconds(60)).map_err(error)?;
-        send(socket.as_raw_fd(), &bytes, MsgFlags::MSG_NOSIGNAL).map_err(error)?;
-        whole(&socket, request)?;
-        kept = request.keep.then_some(socket);
+        let (once, twice) = (total(WARM + REQUESTS)?, total(WARM + 2 * REQUESTS)?);
+        Ok(twice.saturating_sub(once) / REQUESTS as u64)
     }
-    sleeps(pid)
-}
 
-fn whole(socket: &OwnedFd, request: &Request) -> Result<(), Error> {
-    let mut answer = Answer::new(request.protocol);
-    let mut buffer = [0; 4096];
-    loop {
-        let count = recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty())
-            .map_err(|errno| Error::system("reading the counted program's answer", errno))?;
-        let bytes = buffer.get(..count).unwrap_or_default();
-        match if count == 0 { answer.end() } else { answer.feed(bytes) } {
-            Progress::Partial => {}
-            Progress::Whole => return Ok(()),
-            Progress::Wrong(why) => return Err(Error::new(format!("the counted program: {why}"))),
-        }
+    /// Callgrind's file about the main thread.
+    fn callgrind(&self, request: &Request, requests: usize) -> Result<String, Error> {
+        let mut command = Command::new(self.ground.program("valgrind", "valgrind")?);
+        let output = self.ground.path("callgrind.out");
+        command.args(["--tool=callgrind", "--separate-threads=yes"]);
+        command
+            .arg(format!("--callgrind-out-file={}", output.display()))
+            .arg(self.program)
+            .args(self.arguments);
+        lockstep::serve(self.ground, command, request, requests)?;
+        let main = self.ground.path("callgrind.out-01");
+        fs::read_to_string(main).map_err(|source| Error::system("reading callgrind's counts", source))
     }
-}
 
-/// Waits until the main thread of `pid` sleeps in an epoll.
-fn sleeps(pid: u32) -> Result<(), Error> {
-    let began = Instant::now();
-    while began.elapsed() < PATIENCE {
-        let place = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
-        if place.contains("ep_poll") || place.contains("epoll") {
-            return Ok(());
-        }
-        thread::yield_now();
+    /// System calls a request by name, of all threads.
+    fn calls(&self, request: &Request) -> Result<BTreeMap<String, f64>, Error> {
+        let (once, twice) =
+            (self.strace(request, WARM + REQUESTS)?, self.strace(request, WARM + 2 * REQUESTS)?);
+        let each = |(name, count): (String, u64)| {
+            let before = once.get(&name).copied().unwrap_or(0);
+            (name, real(count.saturating_sub(before)) / REQUESTS as f64)
+        };
+        Ok(twice.into_iter().map(each).filter(|(_, count)| *count >= 0.01).collect())
     }
-    Err(Error::new(format!("process {pid} does not come to rest in an epoll")))
-}
 
-fn end(child: &mut Child) -> Result<(), Error> {
-    let _ = kill(Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX)), Signal::SIGTERM);
-    let began = Instant::now();
-    while matches!(child.try_wait(), Ok(None)) {
-        if began.elapsed() > PATIENCE {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(Error::new("the counted program did not end on TERM"));
+    fn strace(&self, request: &Request, requests: usize) -> Result<BTreeMap<String, u64>, Error> {
+        let mut command = Command::new(self.ground.program("strace", "strace")?);
+        let output = self.ground.path("strace.out");
+        // -D: the program is our child, and strace looks at it from aside.
+        command.args(["-D", "-f", "-o"]).arg(&output).arg(self.program).args(self.arguments);
+        lockstep::serve(self.ground, command, request, requests)?;
+        let text =
+            fs::read_to_string(output).map_err(|source| Error::system("reading strace's lines", source))?;
+        let mut counts = BTreeMap::new();
+        // `PID name(arguments) = result`; a call that another thread interrupts is counted where it begins.
+        for line in text.lines().filter(|line| !line.contains(" resumed>")) {
+            let name = line.split_whitespace().nth(1).and_then(|call| call.split_once('('));
+            if let Some((name, _)) = name {
+                *counts.entry(name.to_string()).or_default() += 1;
+            }
         }
-        thread::sleep(Duration::from_millis(5));
+        Ok(counts)
     }
-    Ok(())
+
+    /// Prints where the instructions go.
+    fn explain(&self) -> Result<bool, Error> {
+        for (name, request) in exchanges() {
+            println!("{name}: {EXPLAINED} requests");
+            self.callgrind(&request, EXPLAINED)?;
+            let mut annotate = Command::new("callgrind_annotate");
+            annotate.args(["--auto=no", "--threshold=95"]).arg(self.ground.path("callgrind.out-01"));
+            annotate.status().map_err(|source| Error::system("starting callgrind_annotate", source))?;
+        }
+        Ok(true)
+    }
 }
 
 /// Where the figures are kept: one `COUNT NAME` a line.

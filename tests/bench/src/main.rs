@@ -7,6 +7,7 @@ mod ground;
 mod guard;
 mod hostler;
 mod limit;
+mod lockstep;
 mod nginx;
 mod options;
 mod peers;
