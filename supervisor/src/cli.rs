@@ -69,6 +69,9 @@ pub(crate) enum Command {
     /// Its old workers are gone before the new ones come, so that the two never run side by side; meanwhile
     /// requests wait. "hostler reload" is the way that loses no time.
     Restart(OnePool),
+    /// Say whether this program can go on from a running supervisor's state: what SIGUSR2 asks first
+    #[command(hide = true)]
+    Probe,
     /// Be a worker: what the supervisor starts
     #[command(hide = true)]
     Worker {

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Stop(options) => ask::stop(&options),
         Command::Start(options) => ask::start(&options),
         Command::Restart(options) => ask::restart(&options),
+        Command::Probe => run::probe(),
         Command::Worker { .. } => worker(),
     }
 }

@@ -180,9 +180,12 @@ impl Pool {
             .min()
     }
 
-    fn is_last_on_demand(&self) -> bool {
+    pub(super) fn comes_and_goes(&self) -> bool {
         matches!(self.plan.model, Model::Ondemand { .. })
-            && self.count(|p, w| p.is_current(w) && w.serves()) == 1
+    }
+
+    fn is_last_on_demand(&self) -> bool {
+        self.comes_and_goes() && self.count(|p, w| p.is_current(w) && w.serves()) == 1
     }
 
     /// The last worker of an ondemand pool leaves only when it holds no connection: nobody else would watch it.

@@ -90,7 +90,7 @@ pub(crate) enum Event {
     StopAsked { pool: PoolId },
     /// Someone asked to start a stopped pool.
     StartAsked { pool: PoolId },
-    /// Someone asked for all workers of a pool to be new, whatever comes of it.
+    /// Someone asked for all workers of a pool to be new, the old ones gone before.
     RestartAsked { pool: PoolId },
     /// A worker reported.
     Reported { worker: WorkerId, report: Report },

@@ -85,6 +85,8 @@ pub(crate) struct Pool {
     pub(super) last_error: Option<String>,
     pub(super) totals: Totals,
     pub(super) due: Option<Time>,
+    /// The old workers are to be gone before the new ones come.
+    pub(super) restarting: bool,
     fresh: bool,
 }
 
@@ -110,6 +112,7 @@ impl Pool {
             last_error: None,
             totals: Totals::default(),
             due: None,
+            restarting: false,
             fresh: true,
         }
     }
@@ -195,6 +198,7 @@ impl Pool {
         self.drop_reloads("the pool was restarted", turn);
         self.force_all(Life::Retire, Some(turn.now + self.plan.stop_timeout), turn);
         self.renew(turn);
+        self.restarting = true;
     }
 
     // Conclusions ----------------------------------------------------------------------------------------
@@ -218,12 +222,17 @@ impl Pool {
     }
 
     fn start_missing(&mut self, turn: &mut Turn<'_>) {
+        self.restarting &= self.count(|p, w| w.kind == Kind::App && w.generation < p.generation) > 0;
         let missing = self.missing();
-        if missing == 0 || !self.backoff.permits(turn.now) {
+        if missing == 0 || self.restarting || !self.backoff.permits(turn.now) {
             return;
         }
         let booting = self.count(|p, w| w.state == State::Booting && p.is_current(w));
-        let cap = if self.has_old() { self.desired().div_ceil(4).max(1) } else { BOOTING_CAP };
+        let cap = match (self.is_failed(), self.has_old()) {
+            (true, _) => 1, // one tries for all
+            (false, true) => self.desired().div_ceil(4).max(1),
+            (false, false) => BOOTING_CAP,
+        };
         for _ in 0..missing.min(cap.saturating_sub(booting)) {
             self.spawn(Kind::App, self.plan, self.generation, turn);
         }
@@ -272,6 +281,8 @@ impl Pool {
             Goal::Stop | Goal::End => PoolState::Stopped,
             Goal::Run if self.is_failed() => PoolState::Failed,
             Goal::Run if self.rests() => PoolState::Running,
+            // To come and go is what an ondemand pool is for.
+            Goal::Run if self.comes_and_goes() && self.backoff.barren() == 0 => PoolState::Running,
             Goal::Run if serving == 0 => PoolState::Starting,
             Goal::Run if self.missing() > 0 && self.backoff.barren() > 0 => PoolState::Degraded,
             // Booting is no trouble, unless it has failed before.

@@ -242,8 +242,11 @@ impl World {
                 None => Ok(()),
             },
             97 if deed.how.is_multiple_of(16) => {
-                let stop =
-                    if deed.how.is_multiple_of(32) { Stop::Now } else { Stop::Graceful(Duration::from_secs(5)) };
+                let stop = if deed.how.is_multiple_of(32) {
+                    Stop::Now
+                } else {
+                    Stop::Graceful(Duration::from_secs(5))
+                };
                 self.stopping = Some(stop);
                 self.step(Event::StopAll(stop))
             }

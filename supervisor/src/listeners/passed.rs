@@ -42,6 +42,11 @@ impl Passed {
         named.map(|(_, fd)| fd.try_clone().map_err(|e| format!("copy the descriptor: {e}"))).collect()
     }
 
+    /// All sockets with their names, to be kept over a re-exec.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &OwnedFd)> {
+        self.sockets.iter().map(|(name, fd)| (name.as_str(), fd))
+    }
+
     /// Takes out all sockets with this name.
     pub(crate) fn take(&mut self, name: &str) -> Vec<OwnedFd> {
         let (taken, left) = std::mem::take(&mut self.sockets).into_iter().partition(|(n, _)| n == name);
@@ -59,6 +64,13 @@ impl Passed {
         } else {
             format!("systemd passed no socket named {name}, only {}", names.join(", "))
         }
+    }
+}
+
+/// After a re-exec.
+impl From<Vec<(String, OwnedFd)>> for Passed {
+    fn from(sockets: Vec<(String, OwnedFd)>) -> Passed {
+        Passed { sockets }
     }
 }
 

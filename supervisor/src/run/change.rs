@@ -127,9 +127,10 @@ impl Shell {
             tracing::error!("config: {fault}");
         }
         if loaded.supervisor.log != self.settings.log
-            && let Err(e) = log::set(&loaded.supervisor.log) {
-                tracing::error!("open the new log: {e}");
-            }
+            && let Err(e) = log::set(&loaded.supervisor.log)
+        {
+            tracing::error!("open the new log: {e}");
+        }
         self.settings = loaded.supervisor.clone();
         let mut outcomes = Vec::new();
         for broken in loaded.broken.iter().chain(&loaded.unreadable) {

@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, time::Instant};
 /// A command that is under way.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    token: Token,
+    pub(super) token: Token,
     open: Vec<Open>,
     done: Vec<Line>,
     /// It ends with the supervisor.
@@ -168,7 +168,7 @@ impl Shell {
         }
     }
 
-    fn answer(&mut self, token: Token, answer: &Answer) {
+    pub(super) fn answer(&mut self, token: Token, answer: &Answer) {
         if let Some(server) = &mut self.control {
             server.answer(token, answer, Instant::now());
         }

@@ -7,6 +7,7 @@
 //! The files: `worker` (a worker from start to end), `place` (what is held of a pool), `change` (config and
 //! reloads), `spawn`, `link`, `reap`, `lines`, `log`, `poll`, `signals`: one system interface each.
 
+mod carry;
 mod change;
 mod command;
 mod lines;
@@ -17,14 +18,19 @@ mod poll;
 mod reap;
 mod signals;
 mod spawn;
+mod state;
+mod upgrade;
 mod view;
 mod worker;
+
+pub(crate) use upgrade::probe;
 
 use crate::{
     config::Loaded,
     control::Server,
     fleet::{Action, Event, Fleet, PoolId, PoolState, Stop, WorkerId},
     listeners::Passed,
+    settings,
 };
 use link::Link;
 use nix::{
@@ -35,7 +41,7 @@ use place::Place;
 use poll::{Poll, Token};
 use signals::{Signals, Wish};
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     io,
     os::fd::AsFd,
     path::PathBuf,
@@ -54,11 +60,15 @@ pub(crate) enum Source {
 
 /// Runs until it is told to stop.
 pub(crate) fn run(source: Source) -> ExitCode {
-    let passed = Passed::from_environment();
-    let shell = Shell::new(source, passed).and_then(|mut shell| {
-        shell.begin()?;
-        shell.turn()
-    });
+    let shell = if upgrade::is_resumed() {
+        Shell::resume(source).map(|mut shell| {
+            shell.go_on();
+            shell
+        })
+    } else {
+        Shell::start(source, Passed::from_environment())
+    };
+    let shell = shell.and_then(|mut shell| shell.turn());
     match shell {
         Ok(code) => code,
         Err(e) => {
@@ -114,23 +124,34 @@ pub(crate) struct Shell {
     last_output: u64,
     last_pool: u64,
     last_revision: u64,
-    settings: crate::settings::Supervisor,
+    settings: settings::Supervisor,
     started: SystemTime,
     buffer: Vec<u8>,
     control: Option<Server>,
     waiting: Vec<command::Waiting>,
+    /// Pools whose listeners are watched.
+    watched: BTreeSet<PoolId>,
+    probe: Option<upgrade::Probe>,
     /// Warnings about the config that were given already.
     warned: Vec<String>,
     finished: bool,
 }
 
 impl Shell {
-    fn new(source: Source, passed: Passed) -> Result<Shell, Error> {
+    /// Starts all pools.
+    fn start(source: Source, passed: Passed) -> Result<Shell, Error> {
         let settings = change::supervisor_settings(&source)?;
         if let Err(e) = log::set(&settings.log) {
             let file = settings.log.file.clone().unwrap_or_default();
             return Err(Error::system(&format!("open the log {}", file.display()), e));
         }
+        let mut shell = Shell::with(source, passed, settings)?;
+        shell.begin()?;
+        Ok(shell)
+    }
+
+    /// A shell that holds nothing yet.
+    fn with(source: Source, passed: Passed, settings: settings::Supervisor) -> Result<Shell, Error> {
         raise_descriptor_limit();
         let system = |e: nix::Error| Error::system("set up the supervisor", e);
         let poll = Poll::new().map_err(system)?;
@@ -159,12 +180,13 @@ impl Shell {
             buffer: vec![0; hostler_worker::control::MESSAGE_LIMIT],
             control: None,
             waiting: Vec::new(),
+            watched: BTreeSet::new(),
+            probe: None,
             warned: Vec::new(),
             finished: false,
         })
     }
 
-    /// Starts all pools.
     fn begin(&mut self) -> Result<(), Error> {
         // First of all: it tells whether another supervisor runs here.
         let server = Server::open(&self.settings.control).map_err(|e| Error::system("control socket", e))?;
@@ -188,6 +210,7 @@ impl Shell {
                 self.take(token);
             }
             self.retry_broken();
+            self.end_probe();
             self.events.push_back(Event::Tick);
             self.drive();
             if self.control.as_ref().and_then(Server::deadline).is_some_and(|at| at <= Instant::now()) {
@@ -207,7 +230,10 @@ impl Shell {
     fn next_deadline(&self) -> Option<Duration> {
         let control = self.control.as_ref().and_then(Server::deadline);
         let control = control.map(|at| now() + at.saturating_duration_since(Instant::now()));
-        [self.fleet.next_deadline(), self.retry_deadline(), control].into_iter().flatten().min()
+        [self.fleet.next_deadline(), self.retry_deadline(), self.probe_deadline(), control]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn take(&mut self, token: Token) {
@@ -235,7 +261,7 @@ impl Shell {
                 let _ = self.load(&change::Which::default());
             }
             Wish::ReopenLogs => self.reopen_logs(),
-            Wish::Upgrade => tracing::warn!("upgrade is not built yet"),
+            Wish::Upgrade => self.upgrade(),
             Wish::StopGracefully => self.stop(Stop::Graceful(self.settings.stop_timeout)),
             Wish::StopNow => self.stop(Stop::Now),
             Wish::Reap => self.reap(),
@@ -282,6 +308,7 @@ impl Shell {
 
     fn watch(&mut self, pool: PoolId) {
         let Some(place) = self.places.get(&pool) else { return };
+        self.watched.insert(pool);
         let sockets = place.current().into_iter().flat_map(|r| &r.sockets);
         for fd in sockets.map(|s| &s.bound.fd).chain([&place.queue.receiving]) {
             if let Err(e) = self.poll.add(fd, Token::Pool(pool)) {
@@ -291,6 +318,7 @@ impl Shell {
     }
 
     fn unwatch(&mut self, pool: PoolId) {
+        self.watched.remove(&pool);
         let Some(place) = self.places.get(&pool) else { return };
         for fd in place.sockets().map(|s| &s.bound.fd).chain([&place.queue.receiving]) {
             self.poll.remove(fd);
@@ -351,9 +379,10 @@ fn seed() -> u64 {
 /// Thousands of pools need thousands of descriptors: take what the hard limit gives.
 fn raise_descriptor_limit() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < hard {
-            let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-        }
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 impl From<Error> for io::Error {

@@ -10,6 +10,7 @@ use crate::{
     settings::{self, Address, Listen},
 };
 use hostler_worker::page::{self, Snapshot};
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, rc::Rc};
 
 /// A listening socket and the entry of the config that it was made for.
@@ -95,9 +96,10 @@ impl Place {
     /// Forgets a revision that was not adopted.
     pub(crate) fn forget(&mut self, revision: u64) {
         if revision != self.current
-            && let Some(revision) = self.revisions.remove(&revision) {
-                self.close_unused(revision);
-            }
+            && let Some(revision) = self.revisions.remove(&revision)
+        {
+            self.close_unused(revision);
+        }
     }
 
     fn close_unused(&self, revision: Revision) {
@@ -174,7 +176,7 @@ fn again(socket: &Socket, listen: &Listen) -> Result<Rc<Socket>, listeners::Erro
 }
 
 /// Counts and times of workers, added up.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) requests: u64,
     pub(crate) errors: u64,

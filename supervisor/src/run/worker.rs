@@ -192,7 +192,10 @@ impl Shell {
     pub(super) fn reap(&mut self) {
         while let Some((pid, end)) = reap::next_dead() {
             match self.pids.remove(&pid.as_raw()) {
-                None => reap::bury(pid),
+                None => {
+                    reap::bury(pid); // a stranger, unless it is the probe
+                    self.probed(pid.as_raw(), end == End::Code(0));
+                }
                 Some(id) => {
                     self.hear(id); // its last words first
                     if end != End::Code(0) {
@@ -228,8 +231,8 @@ impl Shell {
             .pool(worker.pool)
             .and_then(|p| p.worker(id))
             .is_some_and(|w| w.state() >= crate::fleet::State::Retiring);
-        if planned && end == End::Code(0) {
-            tracing::info!(pool, worker = pid, requests, "a worker left");
+        if planned {
+            tracing::info!(pool, worker = pid, requests, "a worker left: {said}");
         } else {
             tracing::warn!(
                 pool,
