@@ -94,6 +94,7 @@ impl Shell {
         if self.fleet.stopping().is_some() {
             return Err("everything is being stopped".to_owned());
         }
+        self.notify.reload();
         let path = match &self.source {
             Source::Made(loaded) => {
                 let pools = loaded.pools.clone();
@@ -187,7 +188,8 @@ impl Shell {
     /// Starts or reloads one pool.
     fn configure(&mut self, settings: Pool) -> Outcome {
         let name = settings.name.clone();
-        let sockets = place::sockets(&settings, &self.passed, |address| {
+        let mut passed = std::mem::take(&mut self.passed);
+        let sockets = place::sockets(&settings, &mut passed, |address| {
             // Its own first: the newest revision that has it, then any other pool's.
             let own = self.names.get(&name).and_then(|id| self.places.get(id));
             own.into_iter()
@@ -196,6 +198,7 @@ impl Shell {
                 .find(|s| !s.is_empty())
                 .unwrap_or_default()
         });
+        self.passed = passed;
         let sockets = match sockets {
             Ok(sockets) => sockets,
             Err(e) => return self.cannot(settings, &e),
@@ -211,6 +214,8 @@ impl Shell {
         self.last_revision += 1;
         let revision = self.last_revision;
         let plan = plan(&settings, revision);
+        self.notify.store(&sockets);
+        self.notify.extend(settings.boot_timeout);
         if let Some(place) = self.places.get_mut(&id) {
             place.revisions.insert(revision, Revision { settings, sockets });
         }
@@ -263,14 +268,19 @@ impl Shell {
 
     pub(super) fn adopted(&mut self, pool: PoolId, revision: u64, generation: u64) {
         let Some(place) = self.places.get_mut(&pool) else { return };
-        for fault in place.adopt(revision) {
+        let (faults, closed) = place.adopt(revision);
+        for fault in faults {
             tracing::error!(pool = place.name, "{fault}");
+        }
+        for address in closed {
+            self.notify.forget(&address);
         }
         tracing::debug!(pool = place.name, generation, "new settings are in force");
     }
 
     pub(super) fn reloaded(&mut self, pool: PoolId, revision: u64, generation: u64, fault: Option<String>) {
         let Some(place) = self.places.get_mut(&pool) else { return };
+        self.notify.dirty = true;
         place.last_reload = Some((revision, fault.clone()));
         match &fault {
             None => tracing::info!(pool = place.name, generation, "reloaded"),

@@ -13,6 +13,7 @@ mod command;
 mod lines;
 mod link;
 mod log;
+mod notify;
 mod place;
 mod poll;
 mod reap;
@@ -37,6 +38,7 @@ use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
     time::{ClockId, clock_gettime},
 };
+use notify::Notify;
 use place::Place;
 use poll::{Poll, Token};
 use signals::{Signals, Wish};
@@ -132,6 +134,7 @@ pub(crate) struct Shell {
     /// Pools whose listeners are watched.
     watched: BTreeSet<PoolId>,
     probe: Option<upgrade::Probe>,
+    notify: Notify,
     /// Warnings about the config that were given already.
     warned: Vec<String>,
     finished: bool,
@@ -182,6 +185,7 @@ impl Shell {
             waiting: Vec::new(),
             watched: BTreeSet::new(),
             probe: None,
+            notify: Notify::from_environment(),
             warned: Vec::new(),
             finished: false,
         })
@@ -195,6 +199,7 @@ impl Shell {
         tracing::info!(pid = std::process::id(), version = env!("CARGO_PKG_VERSION"), "hostler starts");
         self.load(&change::Which::default()).map_err(Error::config)?;
         self.drive();
+        self.tell_systemd();
         if self.names.is_empty() && self.broken.is_empty() {
             return Err(Error::config("the config names no pool: nothing to do".to_owned()));
         }
@@ -217,6 +222,7 @@ impl Shell {
                 self.serve_control();
             }
             self.settle();
+            self.tell_systemd();
         }
         self.answer_all();
         for place in self.places.values_mut() {
@@ -230,10 +236,8 @@ impl Shell {
     fn next_deadline(&self) -> Option<Duration> {
         let control = self.control.as_ref().and_then(Server::deadline);
         let control = control.map(|at| now() + at.saturating_duration_since(Instant::now()));
-        [self.fleet.next_deadline(), self.retry_deadline(), self.probe_deadline(), control]
-            .into_iter()
-            .flatten()
-            .min()
+        let own = [self.retry_deadline(), self.probe_deadline(), self.notify.deadline()];
+        own.into_iter().chain([self.fleet.next_deadline(), control]).flatten().min()
     }
 
     fn take(&mut self, token: Token) {
@@ -271,6 +275,10 @@ impl Shell {
     fn stop(&mut self, stop: Stop) {
         tracing::info!(graceful = matches!(stop, Stop::Graceful(_)), "hostler is being stopped");
         self.broken.clear();
+        self.notify.stop(match stop {
+            Stop::Graceful(within) => within,
+            Stop::Now => Duration::ZERO,
+        });
         // Nobody new from now on: clients are refused and can go elsewhere.
         for place in self.places.values_mut() {
             place.close();
@@ -326,6 +334,7 @@ impl Shell {
     }
 
     fn changed(&mut self, pool: PoolId, from: PoolState, to: PoolState) {
+        self.notify.dirty = true;
         let name = self.name(pool);
         let (from, to) = (from.word(), to.word());
         match self.fleet.pool(pool).and_then(|p| p.last_error()) {
@@ -338,6 +347,7 @@ impl Shell {
 
     fn forget(&mut self, pool: PoolId) {
         if let Some(mut place) = self.places.remove(&pool) {
+            self.notify.dirty = true;
             place.close();
             if self.names.get(&place.name) == Some(&pool) {
                 self.names.remove(&place.name);

@@ -4,9 +4,9 @@
 //! Always holds: a socket that two revisions name is the same socket, so that a reload refuses nobody; a
 //! revision lives as long as a worker may be started with it.
 
-use super::link::Queue;
+use super::{link::Queue, notify::store_name};
 use crate::{
-    listeners::{self, Bound, Passed},
+    listeners::{self, Bound, FileId, Passed},
     settings::{self, Address, Listen},
 };
 use hostler_worker::page::{self, Snapshot};
@@ -71,7 +71,8 @@ impl Place {
 
     /// Takes settings into force and forgets older ones. Sockets that are named no more are closed, and their
     /// files removed; those that stay get their owner, group and mode again.
-    pub(crate) fn adopt(&mut self, revision: u64) -> Vec<String> {
+    /// Gives what went wrong, and the addresses that were closed.
+    pub(crate) fn adopt(&mut self, revision: u64) -> (Vec<String>, Vec<Address>) {
         self.current = revision;
         let later = self.revisions.split_off(&revision);
         let older = std::mem::replace(&mut self.revisions, later);
@@ -89,8 +90,8 @@ impl Place {
                 }
             }
         }
-        older.into_values().for_each(|revision| self.close_unused(revision));
-        faults
+        let closed = older.into_values().flat_map(|revision| self.close_unused(revision)).collect();
+        (faults, closed)
     }
 
     /// Forgets a revision that was not adopted.
@@ -102,12 +103,16 @@ impl Place {
         }
     }
 
-    fn close_unused(&self, revision: Revision) {
+    fn close_unused(&self, revision: Revision) -> Vec<Address> {
+        let used = |socket: &Rc<Socket>| self.sockets().any(|s| s.listen.address == socket.listen.address);
+        let mut closed = Vec::new();
         for socket in revision.sockets {
-            if !self.sockets().any(|s| s.listen.address == socket.listen.address) {
+            if !used(&socket) {
+                closed.push(socket.listen.address.clone());
                 close(socket);
             }
         }
+        closed
     }
 
     /// Closes all sockets.
@@ -131,7 +136,7 @@ pub(crate) fn close(socket: Rc<Socket>) {
 /// Where one cannot be listened on; those that were new are closed again.
 pub(crate) fn sockets(
     settings: &settings::Pool,
-    passed: &Passed,
+    passed: &mut Passed,
     known: impl Fn(&Address) -> Vec<Rc<Socket>>,
 ) -> Result<Vec<Rc<Socket>>, listeners::Error> {
     let mut all = Vec::new();
@@ -151,12 +156,15 @@ pub(crate) fn sockets(
 
 fn socket(
     listen: &Listen,
-    passed: &Passed,
+    passed: &mut Passed,
     known: Vec<Rc<Socket>>,
     new: &mut Vec<Rc<Socket>>,
 ) -> Result<Vec<Rc<Socket>>, listeners::Error> {
     if known.is_empty() {
-        let bound = listeners::bind(listen, passed)?;
+        let bound = match stored(listen, passed)? {
+            Some(bound) => vec![bound],
+            None => listeners::bind(listen, passed)?,
+        };
         let sockets: Vec<_> =
             bound.into_iter().map(|bound| Rc::new(Socket { listen: listen.clone(), bound })).collect();
         new.extend(sockets.iter().cloned());
@@ -164,6 +172,19 @@ fn socket(
     }
     let same = |s: &Rc<Socket>| s.listen.protocol == listen.protocol && s.listen.allow == listen.allow;
     known.into_iter().map(|s| if same(&s) { Ok(s) } else { again(&s, listen) }).collect()
+}
+
+/// The socket that systemd kept for us over a crash. One whose file is gone is of no use any more.
+fn stored(listen: &Listen, passed: &mut Passed) -> Result<Option<Bound>, listeners::Error> {
+    let Some(fd) = passed.take(&store_name(&listen.address)).pop() else { return Ok(None) };
+    let file = match &listen.address {
+        Address::Unix(path) if listeners::abstract_name(path).is_none() => match FileId::of(path) {
+            None => return Ok(None),
+            file => file,
+        },
+        _ => None,
+    };
+    listeners::adopt(fd, listen, file).map(Some)
 }
 
 /// The same socket under an entry that speaks another protocol or lets others in.

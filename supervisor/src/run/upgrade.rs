@@ -236,6 +236,7 @@ impl Shell {
         let settings = change::supervisor_settings(&source).unwrap_or_else(|_| state.settings.supervisor());
         let mut shell = Shell::with(source, Passed::from(passed), settings)?;
         shell.take_up(state, &mut cargo).map_err(system)?;
+        shell.notify = std::mem::take(&mut shell.notify).resumed();
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "upgrade: the new program goes on");
         Ok(shell)
     }
