@@ -75,7 +75,8 @@ impl Counters {
             self.add(page::WORD_ERRORS, 1);
         }
         self.set(page::WORD_BUSY_SINCE, 0);
-        self.set(page::WORD_STATE, 1);
+        let leaves = self.get(page::WORD_LEAVING);
+        self.set(page::WORD_STATE, if leaves == 0 { 1 } else { 3 });
     }
 
     /// Private memory at this moment.

@@ -39,6 +39,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) pieces: &'a [Range<usize>],
     pub(crate) rest: usize,
+    /// Filter: which of `bytes` are its file.
+    pub(crate) data: &'a [Range<usize>],
     /// How the rest of the body is marked off; `Over` where it is gathered whole.
     pub(crate) framing: Framing,
     pub(crate) fd: BorrowedFd<'a>,
@@ -90,7 +92,7 @@ impl Desk {
     }
 
     /// Serves one request.
-    pub(crate) fn serve(&mut self, counters: &Counters, ask: Ask<'_>) -> Served {
+    pub(crate) fn serve(&mut self, counters: &Counters, mut ask: Ask<'_>) -> Served {
         let method = ask.params.known(Known::RequestMethod).unwrap_or(b"GET");
         let uri = ask
             .params
@@ -114,18 +116,19 @@ impl Desk {
             .known(Known::HttpHost)
             .or_else(|| ask.params.known(Known::ServerName))
             .unwrap_or_default();
+        let framing = std::mem::replace(&mut ask.framing, Framing::Over);
         let body = Body::new(Parts {
             gathered: ask.bytes,
             pieces: ask.pieces,
-            framing: ask.framing,
+            framing,
             raw,
             declared: verdict.as_ref().copied().unwrap_or(None),
             max: limits.max_body,
             read_timeout: limits.read_timeout,
             fd: ask.fd,
         });
-        let (params, protocol, role, id, fd) = (ask.params, ask.protocol, ask.role, ask.id, ask.fd);
-        let mut request = Request { params, path, mount: 0, protocol, role, id, body, fd };
+        let Ask { params, protocol, role, id, fd, bytes, data, .. } = ask;
+        let mut request = Request { params, path, mount: 0, protocol, role, id, body, fd, bytes, data };
         let served = verdict.map(|_| ()).and_then(|()| match routes.find(host, path) {
             Some((mount, app)) => {
                 request.mount = mount;
@@ -141,7 +144,7 @@ impl Desk {
         let status = answer.status();
         let sent = answer.written();
         let behind = streamed.then(|| request.body.behind().map(|(skip, rest)| (skip, rest.to_vec())));
-        let end = if HAND.close() { End::Cut } else { end };
+        let (end, status) = if HAND.close() { (End::Cut, 504) } else { (end, status) };
         let ended = now();
         counters.end(ask.began, ended, status);
         if params.repeated() && !std::mem::replace(&mut self.repeated_said, true) {

@@ -189,6 +189,7 @@ impl Keeper {
             let Some(handed) = queue.take(&mut self.space) else { return };
             let mut conn = Conn::new(handed.fd, handed.protocol, None);
             conn.partial = handed.partial;
+            conn.fresh = handed.fresh;
             if now.saturating_sub(handed.arrived) > limit {
                 let mut table = shared.table();
                 let token = table.enter();

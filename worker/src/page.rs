@@ -35,6 +35,8 @@ pub const WORD_REQUEST_LEN: usize = 10;
 pub const WORD_RETRIED: usize = 11;
 /// Word: connections given to the hand-over queue.
 pub const WORD_HANDED: usize = 12;
+/// Word: not 0 where the worker has been told to leave.
+pub const WORD_LEAVING: usize = 13;
 /// First word of the latency histogram.
 pub const WORD_LATENCY: usize = 32;
 /// First word of the histogram of waits for a worker.

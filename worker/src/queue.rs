@@ -25,6 +25,8 @@ const HEADER: usize = 12;
 const VERSION: u8 = 1;
 /// `100 Continue` has been sent.
 const CONTINUED: u8 = 1;
+/// No request has been served on it: it may not rest for ever.
+const FRESH: u8 = 2;
 /// A connection with more bytes than this stays where it is.
 const HELD_MAX: usize = 96 * 1024;
 
@@ -43,6 +45,8 @@ pub(crate) struct Handed {
     /// When its wait began.
     pub(crate) arrived: u64,
     pub(crate) partial: Option<Box<Partial>>,
+    /// No request has been served on it.
+    pub(crate) fresh: bool,
 }
 
 impl Queue {
@@ -56,7 +60,8 @@ impl Queue {
         let [version, protocol, flags, _, time @ ..] = &mut header;
         *version = VERSION;
         *protocol = u8::from(conn.protocol == Protocol::Http);
-        *flags = if conn.partial.as_ref().is_some_and(|p| p.continued) { CONTINUED } else { 0 };
+        *flags = if conn.partial.as_ref().is_some_and(|p| p.continued) { CONTINUED } else { 0 }
+            | if conn.fresh { FRESH } else { 0 };
         time.copy_from_slice(&arrived.to_le_bytes());
         let fds = [conn.fd.as_raw_fd()];
         let rights = [ControlMessage::ScmRights(&fds)];
@@ -104,7 +109,13 @@ impl Queue {
             })
         });
         let protocol = if protocol == 1 { Protocol::Http } else { Protocol::Fastcgi };
-        Some(Handed { fd: fd?, protocol, arrived: u64::from_le_bytes(time), partial })
+        Some(Handed {
+            fd: fd?,
+            protocol,
+            arrived: u64::from_le_bytes(time),
+            partial,
+            fresh: flags & FRESH != 0,
+        })
     }
 }
 
@@ -134,7 +145,7 @@ mod tests {
         let handed = queue.take(&mut space).unwrap();
         let partial = handed.partial.unwrap();
         assert_eq!((handed.protocol, handed.arrived, &partial.held[..]), (Protocol::Http, 42, &b"GET /"[..]));
-        assert!(partial.continued && partial.pipelined);
+        assert!(partial.continued && partial.pipelined && handed.fresh);
         peer.write_all(b"x").unwrap();
         let mut byte = [0];
         assert_eq!(nix::unistd::read(&handed.fd, &mut byte), Ok(1));

@@ -8,7 +8,10 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::socket::{MsgFlags, recv},
 };
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::{
+    ops::Range,
+    os::fd::{AsRawFd, BorrowedFd},
+};
 
 /// A request; see the module.
 pub struct Request<'a> {
@@ -22,6 +25,8 @@ pub struct Request<'a> {
     pub(crate) id: u16,
     pub(crate) body: Body<'a>,
     pub(crate) fd: BorrowedFd<'a>,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) data: &'a [Range<usize>],
 }
 
 impl<'a> Request<'a> {
@@ -127,6 +132,13 @@ impl<'a> Request<'a> {
     /// The body; see [`Body`].
     pub fn body(&mut self) -> &mut Body<'a> {
         &mut self.body
+    }
+
+    /// The file that a Filter works on (FastCGI 6.4), in the pieces in which it came. It is gathered whole: with the
+    /// body it must stay within the limit of what is gathered.
+    pub fn data(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let bytes = self.bytes;
+        self.data.iter().map(move |piece| bytes.get(piece.clone()).unwrap_or_default())
     }
 
     /// The client has left or taken the request back, so that an answer is of no use. One or two system calls.

@@ -133,6 +133,9 @@ impl Worker {
             }
             self.again();
             self.expire();
+            if self.leaving {
+                self.give_all();
+            }
             if self.desk.faulty {
                 self.leave();
                 self.give_all();
@@ -146,6 +149,7 @@ impl Worker {
 
     fn timeout(&self) -> PollTimeout {
         let table = self.shared.table();
+        self.shared.counters.set(crate::page::WORD_CONNECTIONS, table.len() as u64);
         if !table.again.is_empty() {
             return PollTimeout::ZERO;
         }
@@ -207,6 +211,7 @@ impl Worker {
             .then(|| Box::new(crate::listening::ends(std::os::fd::AsFd::as_fd(&handed.fd))));
         let mut conn = Conn::new(handed.fd, handed.protocol, ends);
         conn.partial = handed.partial;
+        conn.fresh = handed.fresh;
         conn.arrived = handed.arrived;
         let token = shared.table().enter();
         let late = shared
@@ -262,6 +267,7 @@ impl Worker {
             Err(nix::Error::EAGAIN | nix::Error::EINTR) => {
                 // Readable no more, or taken before its first byte: it waits as it is.
                 conn.partial = partial;
+                conn.arrived = 0;
                 self.wait_for_more(&mut conn);
                 self.space = space;
                 let mut table = self.shared.table();

@@ -154,6 +154,7 @@ impl Worker {
                 bytes: rest,
                 pieces: gather.stdin(),
                 rest: gather.scanned(),
+                data: gather.data(),
                 framing,
                 fd: conn.fd.as_fd(),
                 refused,

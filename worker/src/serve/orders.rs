@@ -45,6 +45,7 @@ impl Worker {
     /// Takes no new request, gives the kept connections on, and ends when none is left.
     pub(crate) fn retire(&mut self) {
         self.retiring = true;
+        self.shared.counters.set(crate::page::WORD_LEAVING, 1);
         self.shared.counters.set(crate::page::WORD_STATE, 3);
         self.leave();
         self.give_all();
