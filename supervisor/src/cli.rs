@@ -72,6 +72,18 @@ pub(crate) enum Command {
     /// Say whether this program can go on from a running supervisor's state: what SIGUSR2 asks first
     #[command(hide = true)]
     Probe,
+    /// Write the manual pages to a directory: for packages
+    #[command(hide = true)]
+    Man {
+        /// Made where it is missing.
+        directory: PathBuf,
+    },
+    /// Print what a shell needs to complete commands: for packages
+    #[command(hide = true)]
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
     /// Be a worker: what the supervisor starts
     #[command(hide = true)]
     Worker {

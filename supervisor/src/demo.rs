@@ -89,9 +89,10 @@ fn introduction(url: &str, socket: &Path, control: &Path) -> String {
          \n\
          Three things to try:\n\
          \n\
-         \x20 1. Look at it:         curl -i {base}/\n\
-         \x20    send it something:  curl -F upload=@/etc/hostname {base}/\n\
-         \x20    part of a file:     curl -i -r 0-9 {base}/files/hello.txt\n\
+         \x20 1. Open it in a browser, or:\n\
+         \x20    send a file:     curl -F file=@/etc/hostname {base}/upload\n\
+         \x20    see it stream:   curl -N '{base}/stream?lines=10'\n\
+         \x20    part of a file:  curl -i -r 0-9 {base}/files/hello.txt\n\
          \n\
          \x20 2. See how it does:    hostler status --control {control}\n\
          \x20    kill a worker, and look again.\n\

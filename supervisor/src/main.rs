@@ -14,12 +14,14 @@ mod demo;
 mod fleet;
 mod guess;
 mod listeners;
+mod manual;
 mod run;
 mod scratch;
 mod serve;
 mod settings;
 mod status;
 
+use clap::CommandFactory;
 use cli::{Cli, Command};
 use std::{
     io::{self, Write},
@@ -38,6 +40,11 @@ fn main() -> ExitCode {
         Command::Start(options) => ask::start(&options),
         Command::Restart(options) => ask::restart(&options),
         Command::Probe => run::probe(),
+        Command::Man { directory } => manual::write(&directory),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "hostler", &mut io::stdout());
+            ExitCode::SUCCESS
+        }
         Command::Worker { .. } => worker(),
     }
 }

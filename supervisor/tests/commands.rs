@@ -1,5 +1,7 @@
 //! The command as its user meets it: exit codes, where text goes, what a fault looks like. No worker is needed.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // Its helpers fail as tests fail.
+
 use std::{
     fs,
     os::unix::{net::UnixListener, process::CommandExt},
