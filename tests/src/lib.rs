@@ -11,6 +11,7 @@
 pub mod fcgi;
 pub mod fronts;
 pub mod http;
+pub mod load;
 pub mod malformed;
 pub mod net;
 pub mod nginx;
