@@ -139,6 +139,12 @@ impl Gather {
         self.skip += n;
     }
 
+    /// Forgets the connection: the next scan is of another one, from its first byte.
+    pub fn forget(&mut self) {
+        self.restart();
+        self.skip = 0;
+    }
+
     /// Goes on to read `bytes`, all of the connection's since the last [`Gather::restart`].
     ///
     /// After [`Step::Aborted`] or [`Step::UnknownRole`] the caller restarts; after [`Step::Whole`] and
@@ -152,6 +158,9 @@ impl Gather {
                 let skipped = self.skip.min(bytes.len().saturating_sub(self.at));
                 self.skip -= skipped;
                 self.at += skipped;
+            }
+            if self.is_whole() {
+                return Ok(Step::Whole);
             }
             let Some(rest) = bytes.get(self.at..) else { return Ok(Step::More) };
             let Some(head) = rest.first_chunk::<{ Header::LEN }>() else { return Ok(Step::More) };
@@ -244,15 +253,17 @@ impl Gather {
             }
             _ => return Err(Error::Unexpected(header.kind)),
         }
-        Ok(self.progress(begun, limits))
+        Ok(self.progress(limits))
     }
 
-    fn progress(&self, begun: Begun, limits: &Limits) -> Option<Step> {
-        if self.stdin_whole && (self.data_whole || begun.role != Role::Filter) {
-            Some(Step::Whole)
-        } else {
-            (self.body_len > limits.body).then_some(Step::Large)
-        }
+    fn progress(&self, limits: &Limits) -> Option<Step> {
+        if self.is_whole() { Some(Step::Whole) } else { (self.body_len > limits.body).then_some(Step::Large) }
+    }
+
+    /// Also at the end of an authorizer's parameters, which no STDIN record follows.
+    fn is_whole(&self) -> bool {
+        let filter = self.begun.is_some_and(|begun| begun.role == Role::Filter);
+        self.params_whole && self.stdin_whole && (self.data_whole || !filter)
     }
 
     /// Passes the whole record under the scan; where its content lies.
