@@ -1,14 +1,15 @@
 //! The tests' app: does on request what apps do by accident.
 //!
-//! `/echo` sends the body back · `/sleep?ms=N` waits · `/leak?kib=N` keeps memory · `/crash?signal=N` · `/exit?code=N`
-//! · `/panic` · `/spin` · `/stream?bytes=N` (endless without N) · `/env` prints parameters · `/pid` · `/length` counts
-//! the body · `/gone?ms=N` waits until the client has left and says so on standard error · `/redirect` · `/log?bytes=N`
-//! writes one long line to standard error · `/nothing` returns without an answer · `/status?code=N`.
+//! `/echo` sends the body back as it comes · `/back` sends it back when it is all there · `/sleep?ms=N` waits ·
+//! `/leak?kib=N` keeps memory · `/crash?signal=N` · `/exit?code=N` · `/panic` · `/spin` · `/stream?bytes=N` (endless
+//! without N) · `/env` prints parameters · `/pid` · `/length` counts the body · `/gone?ms=N` waits until the client
+//! has left and says so on standard error · `/redirect` · `/log?bytes=N` writes one long line to standard error ·
+//! `/nothing` returns without an answer · `/status?code=N`.
 
 use hostler_worker::{Answer, App, Error, Request, run_app};
 use http::StatusCode;
 use std::{
-    io::BufRead,
+    io::{BufRead, Read},
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -28,6 +29,12 @@ impl App for Probe {
     fn serve(&mut self, request: &mut Request<'_>, answer: &mut Answer<'_>) -> Result<(), Error> {
         match request.path_info() {
             b"/echo" => echo(request, answer),
+            b"/back" => {
+                let mut body = Vec::new();
+                request.body().read_to_end(&mut body)?;
+                answer.head(StatusCode::OK, &[("Content-Type", b"application/octet-stream")])?;
+                answer.write(&body)
+            }
             b"/length" => {
                 let n = std::io::copy(request.body(), &mut std::io::sink())?;
                 say(answer, &format!("{n}\n"))

@@ -109,7 +109,7 @@ impl Counters {
         let len = usize::try_from(self.get(page::WORD_REQUEST_LEN)).unwrap_or(0).min(page::REQUEST_MAX);
         let bytes: Vec<u8> =
             (0..len.div_ceil(8)).flat_map(|at| self.get(page::REQUEST_AT / 8 + at).to_le_bytes()).collect();
-        String::from_utf8_lossy(bytes.get(..len).unwrap_or_default()).into_owned()
+        crate::request::printable(bytes.get(..len).unwrap_or_default())
     }
 }
 

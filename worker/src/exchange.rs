@@ -140,7 +140,7 @@ impl Desk {
             }
             None => Err(Error::Client(404, "a host and path that no app answers for")),
         });
-        let end = conclude(&request, &mut answer, served);
+        let end = conclude(&request, &mut answer, served, streamed);
         let status = answer.status();
         let sent = answer.written();
         let behind = streamed.then(|| request.body.behind().map(|(skip, rest)| (skip, rest.to_vec())));
@@ -164,6 +164,11 @@ impl Desk {
 fn judge(ask: &Ask<'_>, limits: &Limits, streamed: bool, path: &mut Vec<u8>) -> Result<Option<u64>, Error> {
     if let Some(status) = ask.refused {
         return Err(Error::Client(status, "what is refused"));
+    }
+    match ask.params.known(Known::RequestMethod) {
+        Some(method) if is_method(method) => {}
+        Some(_) => return Err(Error::Client(400, "a method that is none")),
+        None => return Err(Error::Client(400, "no REQUEST_METHOD (nginx: include fastcgi_params)")),
     }
     let script_name = ask.params.known(Known::ScriptName).unwrap_or_default();
     let path_info = ask.params.known(Known::PathInfo).unwrap_or_default();
@@ -195,8 +200,19 @@ fn judge(ask: &Ask<'_>, limits: &Limits, streamed: bool, path: &mut Vec<u8>) -> 
     Ok(declared)
 }
 
+/// RFC 9110, section 9.1: a token.
+fn is_method(method: &[u8]) -> bool {
+    let token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
+    !method.is_empty() && method.iter().all(token)
+}
+
 /// Ends the answer, or makes it an error answer.
-fn conclude(request: &Request<'_>, answer: &mut Answer<'_>, served: Result<(), Error>) -> End {
+fn conclude(
+    request: &Request<'_>,
+    answer: &mut Answer<'_>,
+    served: Result<(), Error>,
+    streamed: bool,
+) -> End {
     let error = match served.and_then(|()| answer.finish()) {
         Ok(end) => return end,
         Err(error) => error,
@@ -208,7 +224,10 @@ fn conclude(request: &Request<'_>, answer: &mut Answer<'_>, served: Result<(), E
     if !answer.take_back() {
         return End::Cut;
     }
-    let close = status == 400 || status == 408 || status == 413;
+    // Behind a FastCGI request that was not streamed the next record begins at a known place, whatever is wrong
+    // with the request: a web server's kept connection is not closed for what its client sent.
+    let framed = request.protocol() == Protocol::Fastcgi && !streamed;
+    let close = !framed && matches!(status, 400 | 408 | 413);
     if close {
         answer.close_after();
     }

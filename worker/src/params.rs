@@ -133,7 +133,8 @@ impl Index {
 impl Entries {
     #[inline]
     fn push(&mut self, stream: &[u8], name: &[u8], value: &[u8]) {
-        if name == b"HTTP_PROXY" {
+        // In any letters: programs look for http_proxy, too.
+        if name.eq_ignore_ascii_case(b"HTTP_PROXY") {
             return;
         }
         if self.may_be_there(name)

@@ -166,7 +166,12 @@ impl<'a> Request<'a> {
 
     /// Writes a line to the worker's log, with the request that it belongs to.
     pub fn log(&self, line: &[u8]) {
-        let (method, uri) = (String::from_utf8_lossy(self.method()), String::from_utf8_lossy(self.uri()));
+        let (method, uri) = (printable(self.method()), printable(self.uri()));
         eprintln!("{} [{method} {uri}]", String::from_utf8_lossy(line).trim_end());
     }
+}
+
+/// What a peer sent, as text that cannot end a line or pass for another.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

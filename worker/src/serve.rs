@@ -322,6 +322,9 @@ impl Worker {
     ) {
         let shared = Arc::clone(&self.shared);
         let mut pipelined = false;
+        if matches!(fate, Fate::Close | Fate::Linger) {
+            self.gather.forget();
+        }
         match fate {
             Fate::Close => return shared.table().leave(token),
             Fate::Linger => {
@@ -402,7 +405,8 @@ impl Worker {
 
     /// Reads and drops what a peer still sends to a connection that is answered.
     fn drain(&mut self, token: Token, conn: Conn) {
-        loop {
+        // A few times, then it is the turn of others: a peer that never stops must not hold the worker.
+        for _ in 0..16 {
             match recv(conn.fd.as_raw_fd(), &mut self.space, MsgFlags::MSG_DONTWAIT) {
                 Ok(0) => return self.shared.table().leave(token),
                 Ok(n) if n == self.space.len() => {}

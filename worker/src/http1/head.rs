@@ -162,11 +162,9 @@ fn judge(request: &httparse::Request<'_, '_>, len: usize) -> Result<Head, u16> {
     if method == "CONNECT" {
         return Err(501);
     }
-    if !target.starts_with('/')
-        && target != "*"
-        && !target.starts_with("http://")
-        && !target.starts_with("https://")
-    {
+    let absolute = target.starts_with("http://") || target.starts_with("https://");
+    let of_server = target == "*" && method == "OPTIONS";
+    if !(target.starts_with('/') || absolute || of_server) {
         return Err(400);
     }
     let (mut hosts, mut lengths) = (0, 0);
@@ -229,7 +227,7 @@ fn write(
         .find(|f| f.name.eq_ignore_ascii_case("host"))
         .map_or("", |f| std::str::from_utf8(f.value).unwrap_or(""));
     let host = authority.unwrap_or(host);
-    if !host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(&b)) {
+    if !is_host(host) || authority == Some("") {
         return Err(400);
     }
     let protocol = if request.version == Some(0) { "HTTP/1.0" } else { "HTTP/1.1" };
@@ -276,6 +274,19 @@ fn split_target(target: &str) -> (Option<&str>, &str) {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
     (Some(authority), if path.is_empty() { "/" } else { path })
+}
+
+/// A host and perhaps a port (RFC 3986, section 3.2.2); a request may come without any, as an empty one.
+fn is_host(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) => (address.bytes().all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)), port),
+        None => {
+            let (name, port) = text.split_at(text.find(':').unwrap_or(text.len()));
+            let named = |b: u8| b.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(&b);
+            (name.bytes().all(named), port)
+        }
+    };
+    host && port.strip_prefix(':').map_or(port.is_empty(), |port| port.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// `[::1]:80` is `[::1]`.
@@ -396,6 +407,16 @@ mod tests {
             (b"\x01\x01\0\x01\0\x08\0\0", 400),
         ] {
             assert_eq!(read(head).0, Scan::Refused(status), "{:?}", String::from_utf8_lossy(head));
+        }
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
+        for host in ["", "a", "a.example:80", "127.0.0.1:8080", "[::1]", "[::1]:80", "a:", "x_y-z~"] {
+            assert!(is_host(host), "{host}");
+        }
+        for host in ["a b", "a/b", "u@a", "a, b", "a:b", "[::1", "::1", "[::1]x", "[x]", "a:80:80", "a\0"] {
+            assert!(!is_host(host), "{host}");
         }
     }
 
