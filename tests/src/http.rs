@@ -5,8 +5,8 @@
 //! read one after another, so that a byte too many in one breaks the next.
 
 use crate::net::{Address, Stream};
-use crate::reader::Fault;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use crate::reader::{Fault, fault};
+use std::io::{BufRead, BufReader, Read, Write};
 
 /// A whole answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -218,14 +218,6 @@ impl<S: Read> Connection<S> {
             all += n as u64;
             self.stream.consume(n);
         }
-    }
-}
-
-fn fault(e: &io::Error) -> Fault {
-    match e.kind() {
-        io::ErrorKind::ConnectionReset => Fault::Reset,
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Fault::Late,
-        _ => Fault::Broken(format!("read: {e}")),
     }
 }
 

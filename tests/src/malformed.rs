@@ -36,10 +36,10 @@ impl Case {
     }
 }
 
-/// Every proper beginning of `bytes`, the empty one left out.
+/// Every proper beginning of `bytes`, the empty one left out, each with the same due.
 #[must_use]
-pub fn torn(bytes: &[u8]) -> Vec<Case> {
-    let cut = |at| Case::new(format!("torn after {at} bytes"), &bytes[..at], Due::Closed);
+pub fn torn(bytes: &[u8], due: Due) -> Vec<Case> {
+    let cut = |at| Case::new(format!("torn after {at} bytes"), &bytes[..at], due);
     (1..bytes.len()).map(cut).collect()
 }
 

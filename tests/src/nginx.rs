@@ -22,17 +22,16 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// In front of `upstream`, to which it holds `kept` connections open (0: a fresh one for each request).
+    /// In front of a FastCGI server at `upstream`, to which it holds `kept` connections open (0: a fresh one for
+    /// each request), with more directives for its one location.
     #[must_use]
-    pub fn start(upstream: &Address, kept: u32) -> Nginx {
-        let keep = if kept > 0 { "fastcgi_keep_conn on;" } else { "" };
+    pub fn start(upstream: &Address, kept: u32, directives: &str) -> Nginx {
         let pool = if kept > 0 { format!("keepalive {kept};") } else { String::new() };
-        let location = format!("include /etc/nginx/fastcgi_params; {keep} fastcgi_pass app;");
+        let keep = if kept > 0 { "fastcgi_keep_conn on;" } else { "" };
+        let pass = "include /etc/nginx/fastcgi_params; fastcgi_pass app;";
         Nginx::with(
             &format!("upstream app {{ server {upstream}; {pool} }}"),
-            &format!(
-                "location / {{ {location} }} location /raw/ {{ fastcgi_request_buffering off; {location} }}"
-            ),
+            &format!("location / {{ {pass} {keep} {directives} }}"),
         )
     }
 

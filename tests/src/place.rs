@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A program of the workspace (`hostler`, `hostler-worker`) as cargo built it, of the same profile as the tests.
+/// A program of the workspace (`hostler`) as cargo built it, of the same profile as the tests.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     built(PathBuf::from(name))

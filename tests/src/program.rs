@@ -78,13 +78,11 @@ impl Program {
     }
 
     /// Waits for a line that holds `text` and returns it.
-    #[must_use]
     pub fn line(&self, text: &str) -> String {
         self.nth_line(text, 1)
     }
 
     /// Waits until `n` lines hold `text` and returns the `n`th.
-    #[must_use]
     pub fn nth_line(&self, text: &str, n: usize) -> String {
         let found = self.wait(|seen| {
             let line = seen.lines.iter().filter(|line| line.contains(text)).nth(n - 1).cloned();
@@ -193,11 +191,12 @@ pub fn status(pid: Pid, field: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Private memory of a process in KiB: what only it has mapped, written or not.
+/// Private memory of a process in KiB: pages that it has written. Pages of its program's file do not count, since
+/// they are shared or not by whatever else runs.
 #[must_use]
 pub fn private_kib(pid: Pid) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
-    let private = text.lines().filter(|line| line.starts_with("Private_"));
+    let private = text.lines().filter(|line| line.starts_with("Private_Dirty:"));
     private.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
 }
 

@@ -11,7 +11,7 @@
 use crate::fcgi::{CANT_MPX_CONN, END, GET_VALUES_RESULT, STDERR, STDOUT, UNKNOWN_TYPE};
 use std::{
     fmt,
-    io::{self, BufReader, Read},
+    io::{self, BufRead, BufReader, Read},
 };
 
 /// Why there is no further record or answer.
@@ -32,6 +32,14 @@ pub enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")
+    }
+}
+
+pub(crate) fn fault(e: &io::Error) -> Fault {
+    match e.kind() {
+        io::ErrorKind::ConnectionReset => Fault::Reset,
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Fault::Late,
+        _ => Fault::Broken(format!("read: {e}")),
     }
 }
 
@@ -108,6 +116,18 @@ impl<R: Read> Reader<R> {
         self.from.get_mut()
     }
 
+    /// The bytes that come next, at most `most`, left to be read; waits for the first.
+    ///
+    /// # Errors
+    /// A [`Fault`].
+    pub fn peek(&mut self, most: usize) -> Result<Vec<u8>, Fault> {
+        match self.from.fill_buf() {
+            Ok([]) => Err(Fault::End),
+            Ok(bytes) => Ok(bytes[..bytes.len().min(most)].to_vec()),
+            Err(e) => Err(fault(&e)),
+        }
+    }
+
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Fault> {
         let mut at = 0;
         while at < bytes.len() {
@@ -116,11 +136,7 @@ impl<R: Read> Reader<R> {
                 Ok(0) => return Err(Fault::Cut),
                 Ok(n) => at += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Err(Fault::Reset),
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    return Err(Fault::Late);
-                }
-                Err(e) => return broken(format!("read: {e}")),
+                Err(e) => return Err(fault(&e)),
             }
         }
         Ok(())

@@ -92,6 +92,12 @@ impl Site {
         descendants(self.program.pid())
     }
 
+    /// Waits until there are at least `n` processes below the supervisor, and returns them.
+    #[must_use]
+    pub fn workers_from(&self, n: usize) -> Vec<Pid> {
+        eventually(&format!("{n} workers"), || Some(self.workers()).filter(|workers| workers.len() >= n))
+    }
+
     /// Ends it with `signal` and checks that it leaves nothing behind.
     ///
     /// # Panics

@@ -28,7 +28,7 @@ use std::{
     io::IoSlice,
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::fs::FileExt,
+        unix::{fs::FileExt, process::CommandExt},
     },
     path::Path,
     process::{Command, Stdio},
@@ -99,7 +99,7 @@ pub fn probe(protocol: Protocol, limits: Limits) -> Worker {
     served(&place::example("probe"), &[&listener], serve, &Queue::new(), place)
 }
 
-/// Hostler's own worker program with `apps` on one Unix socket of `protocol`.
+/// Hostler's own worker with `apps` on one Unix socket of `protocol`.
 #[must_use]
 pub fn own(protocol: Protocol, apps: Vec<control::App>, limits: Limits) -> Worker {
     let place = Place::new();
@@ -136,10 +136,11 @@ pub fn served(program: &Path, listeners: &[&Listener], serve: Serve, queue: &Que
     let (ours, theirs) = packets();
     let wait = TimeVal::seconds(i64::try_from(DEADLINE.as_secs()).unwrap());
     setsockopt(&ours, ReceiveTimeout, &wait).unwrap();
-    let own = program.ends_with("hostler");
     let mut command = Command::new(program);
+    let own = program.ends_with("hostler");
     if own {
-        command.args(["worker", "test"]);
+        // As the supervisor starts it: the one binary under the worker's name.
+        command.arg0("hostler-worker").args(["worker", &serve.pool]);
     }
     let process = Program::start(command.stdin(Stdio::from(theirs)));
     let page = memfd_create(c"page", MFdFlags::MFD_CLOEXEC).unwrap();

@@ -9,7 +9,9 @@ use std::{
 };
 
 /// Lines that a source file may have before its tests.
-const LINES: usize = 700;
+const LINES: usize = 650;
+/// Files that are one table, which is as long as it is.
+const TABLES: [&str; 1] = ["supervisor/src/config/keys.rs"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -98,17 +100,19 @@ fn proto_depends_on_nothing() {
 
 #[test]
 fn the_supervisor_takes_from_the_worker_what_they_say_to_each_other_alone() {
-    let mut found = Vec::new();
     for (path, text) in sources("supervisor") {
-        for (number, line) in code(&text) {
-            let Some((_, after)) = line.split_once("hostler_worker") else { continue };
-            let allowed = ["::control", "::page", "::{control", "::{page"];
-            if !allowed.iter().any(|part| after.starts_with(part)) {
-                found.push(format!("{}:{number}: {}", path.display(), line.trim()));
-            }
+        let code: String = code(&text).map(|(_, line)| line.trim()).collect();
+        for after in code.split("hostler_worker::").skip(1) {
+            // The one binary is the worker program, too: `program` is called, and never returns to the supervisor.
+            let whole = ["control", "page", "program::main", "{control", "{page"];
+            let use_ = after.split(';').next().unwrap_or_default();
+            let others = ["program::", "run(", "run_app", "App,", "Answer", "Request"];
+            let allowed = whole.iter().any(|part| use_.starts_with(part));
+            assert!(allowed, "{}: hostler_worker::{use_}", path.display());
+            let more = others.iter().any(|part| use_.contains(part) && !use_.starts_with("program::main"));
+            assert!(!use_.starts_with('{') || !more, "{}: hostler_worker::{use_}", path.display());
         }
     }
-    assert!(found.is_empty(), "hostler_worker::{{control, page}} alone:\n{}", found.join("\n"));
     forbid("supervisor", "/src/", &["hostler_proto"], "the supervisor reads no request");
 }
 
@@ -137,15 +141,16 @@ fn unsafe_code_stands_in_one_file() {
                 continue;
             }
             for (number, line) in code(&text) {
-                let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
-                if words.contains(&"unsafe") {
+                let uncommented = line.split("//").next().unwrap_or_default();
+                let words: Vec<&str> =
+                    uncommented.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+                // An attribute allows or forbids it; this file has the word in strings.
+                if words.contains(&"unsafe") && !path.ends_with("house.rs") {
                     found.push(format!("{}:{number}: {}", path.display(), line.trim()));
                 }
             }
         }
     }
-    // The words of the rule itself and of its test are in strings here.
-    found.retain(|place| !place.contains("tests/tests/house.rs"));
     assert!(found.is_empty(), "unsafe outside worker/src/sys.rs:\n{}", found.join("\n"));
 }
 
@@ -173,6 +178,9 @@ fn each_source_file_says_first_what_it_is() {
 #[test]
 fn no_source_file_is_too_long() {
     for (path, text) in sources("") {
+        if TABLES.iter().any(|table| path.ends_with(table)) {
+            continue;
+        }
         let lines = before_tests(&text).lines().count();
         assert!(lines <= LINES, "{}: {lines} lines, over {LINES}", path.display());
     }
