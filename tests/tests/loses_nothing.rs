@@ -57,7 +57,7 @@ impl Story {
             .replace("shop.sock\"", "shop.sock\", mode = \"0666\" }")
             .replace("[\"unix:{dir}/shop", "[{ address = \"unix:{dir}/shop");
         let site = Site::start_in(place(), &config);
-        let _nginx = Nginx::start(&site.address("shop.sock"), 8);
+        let _nginx = Nginx::start(&site.address("shop.sock"), 8, "");
         let load = Load::start(&_nginx.address, 8, get);
         load.serve(200);
         Story { site, _nginx, load }
