@@ -35,6 +35,8 @@ mod demo;
 mod error;
 mod exchange;
 mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod hand;
 mod http1;
 mod keeper;

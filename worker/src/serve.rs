@@ -117,25 +117,15 @@ impl Worker {
         self.shared.counters.set(crate::page::WORD_STATE, 1);
         let mut events = [EpollEvent::empty(); BATCH];
         loop {
-            let timeout = self.timeout();
-            let n = match self.shared.epoll.wait(&mut events, timeout) {
-                Ok(n) => n,
-                Err(nix::Error::EINTR) => 0,
+            let found = match self.shared.epoll.wait(&mut events, self.timeout()) {
+                Ok(n) => events.get(..n).unwrap_or_default(),
+                Err(nix::Error::EINTR) => &[],
                 Err(e) => {
                     eprintln!("hostler: cannot wait for requests: {e}");
                     return ExitCode::from(71);
                 }
             };
-            self.now = now();
-            self.found = self.now;
-            for event in events.iter().take(n) {
-                self.event(event.data());
-            }
-            self.again();
-            self.expire();
-            if self.leaving {
-                self.give_all();
-            }
+            self.round(found);
             if self.desk.faulty {
                 self.leave();
                 self.give_all();
@@ -144,6 +134,29 @@ impl Worker {
             if self.retiring && self.shared.table().len() == 0 {
                 return ExitCode::SUCCESS;
             }
+        }
+    }
+
+    /// Serves what these events tell of, and what became due.
+    fn round(&mut self, events: &[EpollEvent]) {
+        self.now = now();
+        self.found = self.now;
+        for event in events {
+            self.event(event.data());
+        }
+        self.again();
+        self.expire();
+        if self.leaving {
+            self.give_all();
+        }
+    }
+
+    /// One round with what is there.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn turn(&mut self) {
+        let mut events = [EpollEvent::empty(); BATCH];
+        if let Ok(n) = self.shared.epoll.wait(&mut events, PollTimeout::ZERO) {
+            self.round(events.get(..n).unwrap_or_default());
         }
     }
 
