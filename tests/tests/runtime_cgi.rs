@@ -4,7 +4,7 @@ use hostler_tests::{
     fcgi,
     net::Stream,
     place::{self, Place},
-    program::{eventually, lives},
+    program::{descendants, eventually, lives},
     reader::{Fault, Reader},
     worker::{self, Worker, short_limits},
 };
@@ -185,6 +185,29 @@ fn a_background_child_does_not_hold_the_answer_and_is_gone_after_it() {
     assert!(begun.elapsed() < Duration::from_secs(10));
     gone(&place, "sleeper");
     assert_eq!(worker.http().get("/cgi/back.cgi").text(), "done\n");
+}
+
+#[test]
+fn a_script_starts_with_no_signal_blocked_or_ignored() {
+    let place = scripts(&[("signals.cgi", &format!("{HEAD}; grep -E '^Sig(Blk|Ign)' /proc/self/status"))]);
+    let text = http(&place).http().get("/cgi/signals.cgi").text();
+    // The C library keeps two real-time signals for itself, which no program may use.
+    let sets: Vec<u64> =
+        text.split_ascii_whitespace().filter_map(|set| u64::from_str_radix(set, 16).ok()).collect();
+    assert!(matches!(sets[..], [0, ignored] if ignored & !(0b11 << 31) == 0), "{text}");
+}
+
+#[test]
+fn a_process_that_left_the_scripts_group_is_gone_after_the_answer_too() {
+    let hides =
+        "setsid sh -c 'echo $$ > \"$PLACE/hidden\"; sleep 1000 & echo $! > \"$PLACE/deeper\"; wait' &";
+    let wait = "while [ ! -s \"$PLACE/deeper\" ]; do sleep 0.01; done";
+    let place = scripts(&[("hide.cgi", &format!("{HEAD}; {hides} {wait}; echo done"))]);
+    let worker = http(&place);
+    assert_eq!(worker.http().get("/cgi/hide.cgi").text(), "done\n");
+    gone(&place, "hidden");
+    gone(&place, "deeper");
+    assert_eq!(descendants(worker.pid()), []);
 }
 
 #[test]

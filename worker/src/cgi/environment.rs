@@ -7,7 +7,7 @@
 
 use super::script::Script;
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::{CString, OsStr, OsString},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
 };
@@ -39,7 +39,7 @@ pub(super) struct Surroundings<'a> {
 pub(super) fn variables<'p>(
     sent: impl Iterator<Item = (&'p [u8], &'p [u8])>,
     given: &Surroundings<'_>,
-) -> Vec<(OsString, OsString)> {
+) -> Vec<CString> {
     let mut vars: Vec<(OsString, OsString)> = Vec::with_capacity(64);
     for (name, value) in sent.filter(|(name, value)| passes(name, value)) {
         vars.push((os(name), os(value)));
@@ -72,7 +72,9 @@ pub(super) fn variables<'p>(
         vars.retain(|(n, _)| n != name.as_str());
         vars.push((name.into(), value.into()));
     }
-    vars
+    // What would not make a string of C is not there: see `passes`, and `Cgi::new` for the settings.
+    let assigned = |(name, value): &(OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+    vars.iter().filter_map(|var| CString::new(assigned(var)).ok()).collect()
 }
 
 /// Whether a meta-variable reaches a script as it was sent.
@@ -101,8 +103,8 @@ mod tests {
         let env: Vec<_> = env.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         let given = Surroundings { script: &script, root: Path::new("/srv/cgi"), path: None, env: &env };
         let sent = sent.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
-        let text = |s: OsString| s.into_string().unwrap();
-        variables(sent, &given).into_iter().map(|(n, v)| (text(n), text(v))).collect()
+        let text = variables(sent, &given).into_iter().map(|var| var.into_string().unwrap());
+        text.map(|var| var.split_once('=').map(|(n, v)| (n.to_owned(), v.to_owned())).unwrap()).collect()
     }
 
     fn value<'v>(vars: &'v [(String, String)], name: &str) -> Option<&'v str> {

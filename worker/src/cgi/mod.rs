@@ -13,10 +13,11 @@
 //! - The output of a script that writes a status line of HTTP (NPH, section 5) is read as a head like any other,
 //!   since a web server's protocol has no room for the script's own framing; with Transfer-Encoding it is refused.
 //! - A local redirect (section 6.2.2) to a path outside the app is sent to the client as a 302.
-//! - A process that leaves the script's process group (`setsid`) outlives the request.
+//! - A worker that is killed with SIGKILL cannot end its script; the script is left with closed pipes.
 
 mod child;
 mod environment;
+mod family;
 mod lines;
 mod pump;
 mod script;
@@ -29,9 +30,8 @@ use crate::{
     error::Error,
     paths,
     request::Request,
-    sys,
 };
-use child::Child;
+use child::{Base, Child};
 use environment::Surroundings;
 use http::StatusCode;
 use pump::{Outcome, Pump};
@@ -47,6 +47,7 @@ pub(crate) struct Cgi {
     settings: control::Cgi,
     /// The worker's own PATH.
     path: Option<OsString>,
+    base: Base,
 }
 
 /// The request as a local redirect has it: a GET (or HEAD) for another path of the same app, without a body.
@@ -71,10 +72,7 @@ impl Cgi {
             return Err(format!("the environment variable {name:?} cannot be set"));
         }
         let root = Root::open(&settings.root, Symlinks::Beneath)?;
-        // What this process opens has the flag from the start; this is for what it was started with. A kernel
-        // without the call leaves those to the scripts, as any other server would.
-        let _ = sys::close_on_exec_from_3();
-        Ok(Cgi { root, settings: settings.clone(), path: std::env::var_os("PATH") })
+        Ok(Cgi { root, settings: settings.clone(), path: std::env::var_os("PATH"), base: Base::new()? })
     }
 
     /// Runs `script` for the request.
@@ -94,7 +92,7 @@ impl Cgi {
             }
         };
         let with_body = redirected.is_none() && !request.body().at_end();
-        let (child, pipes) = Child::start(script, environment, with_body)?;
+        let (child, pipes) = Child::start(script, &environment, with_body, &self.base)?;
         Pump::new(request, answer, pipes).run(child)
     }
 }

@@ -133,7 +133,7 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
                 request.log(b"the script ran on after it had closed its output, and was ended");
                 return self.outcome();
             }
-            Some(status) => child::fault(status).map(|fault| (fault, status.code().is_none())),
+            Some(status) => child::fault(status),
         };
         match (&self.output, fault) {
             (Output::Head(_), Some((fault, _))) => {
