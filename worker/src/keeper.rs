@@ -12,7 +12,7 @@ use crate::{
     counters::now,
     hand::{HAND, send_ready},
     memory, page,
-    shared::{LISTENER, LISTENERS_MAX, QUEUE, Shared},
+    shared::{BELL, CONTROL, LISTENER, LISTENERS_MAX, QUEUE, SIGNAL, Shared},
     table::{Conn, Table, Token},
 };
 use hostler_proto::{Header, Kind};
@@ -152,12 +152,16 @@ impl Keeper {
         for token in events.chain(again) {
             match token {
                 QUEUE => waits = true,
+                BELL | CONTROL | SIGNAL => {}
                 listener if is_listener(listener) => waits = true,
                 token => give(&self.shared, &mut table, token, now),
             }
         }
         drop(table);
         self.pending = if waits { self.pending + 1 } else { 0 };
+        if let (true, Some(queue)) = (waits, &self.shared.queue) {
+            queue.ring();
+        }
         if self.pending >= 2 {
             if self.pending % PRESSURE_EVERY == 2 {
                 self.report(&Report::Pressure);

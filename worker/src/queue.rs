@@ -4,6 +4,10 @@
 //! death loses it. One packet is one connection: its descriptor, when its wait began, and the bytes of its request
 //! that were read already. Sending and receiving never wait; the kernel is the only lock.
 //!
+//! The pair's other direction is a bell. A wake-up for the queue or a listener goes to one worker; where that worker
+//! finds a long request of its own beside it, nobody else knows that somebody waits. Its keeper rings, and an idle
+//! worker comes and looks.
+//!
 //! Always holds: a connection is in one place: a failed send leaves it with the sender.
 
 use crate::{
@@ -13,7 +17,7 @@ use crate::{
 };
 use nix::{
     cmsg_space,
-    sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recv, recvmsg, sendmsg},
+    sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recv, recvmsg, send, sendmsg},
 };
 use std::{
     io::{IoSlice, IoSliceMut},
@@ -68,6 +72,22 @@ impl Queue {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         let parts = [IoSlice::new(&header), IoSlice::new(held)];
         sendmsg::<()>(self.send.as_raw_fd(), &parts, &rights, flags, None).is_ok()
+    }
+
+    /// Wakes an idle worker of the pool, or the next that is idle.
+    pub(crate) fn ring(&self) {
+        let mut byte = [0];
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        if recv(self.send.as_raw_fd(), &mut byte, flags) == Err(nix::Error::EAGAIN) {
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+            let _ = send(self.receive.as_raw_fd(), &[1], flags);
+        }
+    }
+
+    /// Stops the bell, which was heard.
+    pub(crate) fn answer_bell(&self) {
+        let mut byte = [0];
+        let _ = recv(self.send.as_raw_fd(), &mut byte, MsgFlags::MSG_DONTWAIT);
     }
 
     /// When the wait of the oldest connection began; `None` where the queue is empty.
@@ -164,6 +184,18 @@ mod tests {
             assert_eq!(queue.take(&mut space).unwrap().arrived, n);
         }
         assert!(queue.take(&mut space).is_none());
+    }
+
+    #[test]
+    fn a_bell_that_rings_is_not_rung_twice_and_is_no_connection() {
+        let queue = queue();
+        for _ in 0..1000 {
+            queue.ring();
+        }
+        assert!(queue.oldest().is_none());
+        queue.answer_bell();
+        let mut byte = [0];
+        assert_eq!(recv(queue.send.as_raw_fd(), &mut byte, MsgFlags::MSG_DONTWAIT), Err(nix::Error::EAGAIN));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
     exchange::{Desk, Served},
     keeper::{LINGER, refuse_late},
     params::Index,
-    shared::{CONTROL, LISTENER, QUEUE, SIGNAL, Shared},
+    shared::{BELL, CONTROL, LISTENER, QUEUE, SIGNAL, Shared},
     table::{Conn, Partial, Token},
 };
 use hostler_proto::Gather;
@@ -177,6 +177,7 @@ impl Worker {
             CONTROL => self.orders(),
             SIGNAL => self.signal(),
             QUEUE => self.take_handed(),
+            BELL => self.bell(),
             listener
                 if listener > LISTENER - crate::shared::LISTENERS_MAX as Token && listener <= LISTENER =>
             {
@@ -209,6 +210,18 @@ impl Worker {
         }
         let token = shared.table().enter();
         self.look(token, Conn::new(fd, listener.protocol, ends));
+    }
+
+    /// Somebody waits, for whom another worker was woken that has no time.
+    fn bell(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        if let Some(queue) = &shared.queue {
+            queue.answer_bell();
+        }
+        self.take_handed();
+        for number in 0..shared.listeners.len() {
+            self.accept(number);
+        }
     }
 
     fn take_handed(&mut self) {

@@ -26,6 +26,8 @@ pub(crate) const CONTROL: Token = u64::MAX;
 pub(crate) const QUEUE: Token = u64::MAX - 1;
 /// SIGTERM or SIGQUIT.
 pub(crate) const SIGNAL: Token = u64::MAX - 2;
+/// The bell of the hand-over queue.
+pub(crate) const BELL: Token = u64::MAX - 3;
 /// The first listener; the others follow downwards.
 pub(crate) const LISTENER: Token = u64::MAX - 100;
 /// Listeners that one worker may have.

@@ -17,7 +17,7 @@ use crate::{
     routes::Routes,
     runtimes,
     serve::Worker,
-    shared::{CONTROL, LISTENERS_MAX, QUEUE, SIGNAL, Shared},
+    shared::{BELL, CONTROL, LISTENERS_MAX, QUEUE, SIGNAL, Shared},
     sys,
     table::Table,
 };
@@ -172,8 +172,10 @@ fn assemble(serve: &Serve, parts: Parts, link: Option<Arc<Link>>, routes: Routes
         epoll.add(link.as_fd(), readable(CONTROL)).map_err(say("watch the control socket"))?;
     }
     if let Some(queue) = &parts.queue {
-        let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, QUEUE);
-        epoll.add(queue.receive.as_fd(), event).map_err(say("watch the hand-over queue"))?;
+        for (fd, token) in [(&queue.receive, QUEUE), (&queue.send, BELL)] {
+            let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, token);
+            epoll.add(fd, event).map_err(say("watch the hand-over queue"))?;
+        }
     }
     let counters =
         Counters::open(parts.page.as_ref()).map_err(|e| format!("map the page of counters: {e}"))?;

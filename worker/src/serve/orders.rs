@@ -61,6 +61,7 @@ impl Worker {
         }
         if let Some(queue) = &self.shared.queue {
             let _ = self.shared.epoll.delete(queue.receive.as_fd());
+            let _ = self.shared.epoll.delete(queue.send.as_fd());
         }
     }
 
