@@ -18,5 +18,6 @@ pub mod nginx;
 pub mod place;
 pub mod program;
 pub mod reader;
+pub mod relay;
 pub mod site;
 pub mod worker;

@@ -133,6 +133,14 @@ pub fn serve(listeners: &[(&Listener, Protocol)]) -> Serve {
 /// `program` serving as told on `listeners`, ready.
 #[must_use]
 pub fn served(program: &Path, listeners: &[&Listener], serve: Serve, queue: &Queue, place: Place) -> Worker {
+    let worker = started(program, listeners, serve, queue, place);
+    assert_eq!(worker.report(), Report::Ready);
+    worker
+}
+
+/// `program` told to serve on `listeners`; its first report is still to come.
+#[must_use]
+pub fn started(program: &Path, listeners: &[&Listener], serve: Serve, queue: &Queue, place: Place) -> Worker {
     let (ours, theirs) = packets();
     let wait = TimeVal::seconds(i64::try_from(DEADLINE.as_secs()).unwrap());
     setsockopt(&ours, ReceiveTimeout, &wait).unwrap();
@@ -159,7 +167,6 @@ pub fn served(program: &Path, listeners: &[&Listener], serve: Serve, queue: &Que
     let mut descriptors: Vec<i32> = listeners.iter().map(|l| l.socket.as_raw_fd()).collect();
     descriptors.extend([queue.receiving.as_raw_fd(), queue.sending.as_raw_fd(), page.as_raw_fd()]);
     worker.order(&Order::Serve(Box::new(serve)), &descriptors);
-    assert_eq!(worker.report(), Report::Ready);
     worker
 }
 

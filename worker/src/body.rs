@@ -146,6 +146,11 @@ impl<'a> Body<'a> {
         self.declared
     }
 
+    /// The length, where it is known: told, or counted since all of it has come.
+    pub(crate) fn known_length(&self) -> Option<u64> {
+        self.declared.or(matches!(self.framing, Framing::Over).then_some(self.total))
+    }
+
     /// All of it has been read.
     #[must_use]
     pub fn at_end(&self) -> bool {

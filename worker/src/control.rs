@@ -199,10 +199,11 @@ pub struct Fastcgi {
     pub command: Vec<String>,
     /// How the program learns of its listener.
     pub listen_by: ListenBy,
-    /// Directory of its scripts; absolute. A request that names no SCRIPT_FILENAME (it came over HTTP) is given
-    /// the script along its path beneath this directory, and DOCUMENT_ROOT. `None`: parameters are left alone.
+    /// Directory of its scripts; absolute. A request whose SCRIPT_FILENAME is no script in it (it came over HTTP, or
+    /// the web server does not know) is given the one along its path there, and DOCUMENT_ROOT; files that are no
+    /// scripts are sent as they are. `None`: parameters are left alone.
     pub root: Option<String>,
-    /// Names tried in a directory beneath `root`.
+    /// Names tried in a directory beneath `root`; their endings are those of scripts. Empty: every path is a script.
     pub index: Vec<String>,
     /// Requests that it may have at once.
     pub concurrency: u32,

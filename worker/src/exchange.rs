@@ -11,6 +11,7 @@ use crate::{
     counters::{Counters, now},
     date::Date,
     hand::HAND,
+    page,
     params::{Known, Params},
     paths,
     routes::Routes,
@@ -128,7 +129,8 @@ impl Desk {
             fd: ask.fd,
         });
         let Ask { params, protocol, role, id, fd, bytes, data, .. } = ask;
-        let mut request = Request { params, path, mount: 0, protocol, role, id, body, fd, bytes, data };
+        let mut request =
+            Request { params, path, mount: 0, protocol, role, id, body, fd, bytes, data, retried: false };
         let served = verdict.map(|_| ()).and_then(|()| match routes.find(host, path) {
             Some((mount, app)) => {
                 request.mount = mount;
@@ -141,6 +143,9 @@ impl Desk {
             None => Err(Error::Client(404, "a host and path that no app answers for")),
         });
         let end = conclude(&request, &mut answer, served, streamed);
+        if request.retried {
+            counters.add(page::WORD_RETRIED, 1);
+        }
         let status = answer.status();
         let sent = answer.written();
         let behind = streamed.then(|| request.body.behind().map(|(skip, rest)| (skip, rest.to_vec())));

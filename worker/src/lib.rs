@@ -48,6 +48,7 @@ mod params;
 mod paths;
 pub mod program;
 mod queue;
+mod relay;
 mod request;
 mod routes;
 mod runtimes;

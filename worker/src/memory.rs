@@ -29,7 +29,7 @@ pub(crate) fn exact() -> u64 {
 }
 
 /// All descendants of a process.
-fn children(pid: &str) -> Vec<String> {
+pub(crate) fn children(pid: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut open = vec![pid.to_owned()];
     while let Some(pid) = open.pop() {

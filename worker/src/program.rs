@@ -5,6 +5,7 @@
 use crate::{
     control::{Become, Order},
     link::{Link, Received},
+    relay::warden,
     start,
 };
 use nix::{
@@ -26,6 +27,9 @@ const NO_PERMISSION: u8 = 77;
 /// The program: descriptor 0 is the control socket.
 #[must_use]
 pub fn main() -> ExitCode {
+    if warden::is_wanted() {
+        return warden::main();
+    }
     let fd = match std::io::stdin().as_fd().try_clone_to_owned() {
         Ok(fd) => fd,
         Err(e) => return fail(&format!("descriptor 0: {e}")),

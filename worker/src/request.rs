@@ -27,6 +27,8 @@ pub struct Request<'a> {
     pub(crate) fd: BorrowedFd<'a>,
     pub(crate) bytes: &'a [u8],
     pub(crate) data: &'a [Range<usize>],
+    /// It was served again after a program had died in it.
+    pub(crate) retried: bool,
 }
 
 impl<'a> Request<'a> {

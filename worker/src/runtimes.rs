@@ -6,6 +6,7 @@ use crate::{
     control::{self, Runtime},
     demo::Demo,
     files::Files,
+    relay::Relay,
     routes::Routes,
 };
 use http::StatusCode;
@@ -31,7 +32,7 @@ fn of(runtime: &Runtime) -> Result<Box<dyn App>, String> {
         Runtime::Files(settings) => Ok(Box::new(Files::new(settings)?)),
         Runtime::Cgi(settings) => Ok(Box::new(Cgi::new(settings)?)),
         Runtime::Demo => Ok(Box::new(Demo::default())),
-        Runtime::Fastcgi(_) => Err("this runtime is not built in".into()),
+        Runtime::Fastcgi(settings) => Ok(Box::new(Relay::new(settings)?)),
     }
 }
 

@@ -103,3 +103,14 @@ pub(crate) fn close_on_exec_from_3() -> io::Result<()> {
     nix::errno::Errno::result(unsafe { libc::close_range(3, libc::c_uint::MAX, flags) })?;
     Ok(())
 }
+
+/// Bytes that were sent on a stream socket and not read by its peer yet.
+pub(crate) fn unread(fd: std::os::fd::BorrowedFd<'_>) -> io::Result<usize> {
+    use std::os::fd::AsRawFd;
+    let mut bytes: libc::c_int = 0;
+    // JUSTIFICATION: neither std nor nix has this call as a safe one.
+    // SAFETY: TIOCOUTQ writes one int to the address that it is given, which is that of `bytes`; the descriptor is
+    // borrowed for the time of the call.
+    nix::errno::Errno::result(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    usize::try_from(bytes).map_err(io::Error::other)
+}

@@ -8,11 +8,11 @@ const LINE_LIMIT: usize = 64 * 1024;
 
 /// The line that is not whole yet.
 #[derive(Default)]
-pub(super) struct Lines(Vec<u8>);
+pub(crate) struct Lines(Vec<u8>);
 
 impl Lines {
     /// Takes `bytes` in and gives each line that they end to `line`, without its end.
-    pub(super) fn push(&mut self, bytes: &[u8], line: &mut dyn FnMut(&[u8])) {
+    pub(crate) fn push(&mut self, bytes: &[u8], line: &mut dyn FnMut(&[u8])) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             let mut piece = piece;
             while self.0.len() + piece.len() > LINE_LIMIT {
@@ -29,7 +29,7 @@ impl Lines {
     }
 
     /// Gives what is left, where there is something, to `line`.
-    pub(super) fn finish(&mut self, line: &mut dyn FnMut(&[u8])) {
+    pub(crate) fn finish(&mut self, line: &mut dyn FnMut(&[u8])) {
         if !self.0.is_empty() {
             self.end(line);
         }

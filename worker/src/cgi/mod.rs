@@ -18,9 +18,9 @@
 mod child;
 mod environment;
 mod family;
-mod lines;
+pub(crate) mod lines;
 mod pump;
-mod script;
+pub(crate) mod script;
 
 use crate::{
     answer::Answer,

@@ -153,7 +153,7 @@ fn split_url(url: &[u8], beyond: &[u8], file: &[u8]) -> usize {
 }
 
 /// Where a walk along a path on disk stopped.
-enum Stop {
+pub(crate) enum Stop {
     /// At a file, whose name ends at `end` in the path.
     File { relative: Vec<u8>, metadata: Metadata, end: usize },
     /// At the path's end, in a directory.
@@ -161,7 +161,7 @@ enum Stop {
 }
 
 /// Follows `path`, which begins with a `/`, down from the root until something is a file.
-fn walk(root: &Root, path: &[u8]) -> Result<Stop, Refusal> {
+pub(crate) fn walk(root: &Root, path: &[u8]) -> Result<Stop, Refusal> {
     let mut relative = Vec::with_capacity(path.len());
     let mut at = 0;
     while let Some(start) = path.iter().skip(at).position(|&byte| byte != b'/').map(|skip| at + skip) {
