@@ -69,6 +69,12 @@ pub(crate) enum Command {
     /// Its old workers are gone before the new ones come, so that the two never run side by side; meanwhile
     /// requests wait. "hostler reload" is the way that loses no time.
     Restart(OnePool),
+    /// Print the set-up of another server as Hostler config
+    ///
+    /// Reads php-fpm's pool files (or php-fpm.conf with what it includes), uWSGI's ini files, fcgiwrap's systemd
+    /// units, and mono's .webapp files, --applications lines and HyperFastCgi's XML. What cannot be carried over
+    /// stands in a comment with the reason. Changes nothing.
+    Import(Import),
     /// Say whether this program can go on from a running supervisor's state: what SIGUSR2 asks first
     #[command(hide = true)]
     Probe,
@@ -145,6 +151,42 @@ pub(crate) enum Runtime {
     Fastcgi,
     /// A program that is a Hostler worker itself
     Native,
+}
+
+/// Options of `import`.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// Whose files they are
+    #[arg(value_name = "SERVER")]
+    pub server: Server,
+    /// The files
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<String>,
+}
+
+/// Another server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Server {
+    /// Pool files, or php-fpm.conf
+    PhpFpm,
+    /// Ini files
+    Uwsgi,
+    /// Its systemd units
+    Fcgiwrap,
+    /// .webapp files, lines of --applications, HyperFastCgi's XML
+    Mono,
+}
+
+impl Server {
+    /// As on the command line.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Server::PhpFpm => "php-fpm",
+            Server::Uwsgi => "uwsgi",
+            Server::Fcgiwrap => "fcgiwrap",
+            Server::Mono => "mono",
+        }
+    }
 }
 
 /// Which config.
@@ -267,6 +309,7 @@ mod tests {
             "hostler stop shop --control /c",
             "hostler start shop",
             "hostler restart shop",
+            "hostler import php-fpm a.conf b.conf",
             "hostler worker shop",
         ] {
             parse(line).unwrap_or_else(|e| panic!("{line}: {e}"));

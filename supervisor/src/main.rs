@@ -13,6 +13,7 @@ mod control;
 mod demo;
 mod fleet;
 mod guess;
+mod import;
 mod listeners;
 mod manual;
 mod run;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "hostler", &mut io::stdout());
             ExitCode::SUCCESS
         }
+        Command::Import(options) => import::import(&options),
         Command::Worker { .. } => worker(),
     }
 }
