@@ -1,0 +1,236 @@
+//! Kept connections pin no worker: they wait in all workers at once, and go to whichever is idle.
+
+use hostler_tests::{
+    fcgi::Request,
+    http,
+    net::Stream,
+    program::{eventually, lives},
+    reader::Reader,
+    site::Site,
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
+
+/// More than a hand-over takes on a busy machine, and far less than a request that is slept through.
+const SOON: Duration = Duration::from_secs(8);
+/// A request that is slept through.
+const LONG: &str = "/sleep?ms=12000";
+
+fn config(workers: u32, more: &str) -> String {
+    format!(
+        "[pool.app]
+{{user}}
+listen = [\"unix:{{dir}}/app.sock\", {{ address = \"unix:{{dir}}/http.sock\", protocol = \"http\" }}]
+runtime = \"native\"
+command = [\"{{probe}}\"]
+{more}
+[pool.app.workers]
+model = \"static\"
+count = {workers}
+"
+    )
+}
+
+fn send(connection: &mut Reader<Stream>, uri: &str) {
+    connection.stream().write_all(&Request::get(uri).to_bytes()).unwrap();
+}
+
+fn ask(connection: &mut Reader<Stream>, uri: &str) -> String {
+    send(connection, uri);
+    connection.answer(1, "GET").unwrap().text()
+}
+
+fn pid(connection: &mut Reader<Stream>) -> i32 {
+    ask(connection, "/pid").trim().parse().unwrap()
+}
+
+/// Two kept connections that wait in the same worker.
+fn two_of_one_worker(site: &Site) -> (Reader<Stream>, Reader<Stream>, i32) {
+    let mut all: Vec<(Reader<Stream>, i32)> = Vec::new();
+    loop {
+        let mut next = site.connect("app.sock");
+        let its = pid(&mut next);
+        if let Some(at) = all.iter().position(|(_, pid)| *pid == its) {
+            return (all.swap_remove(at).0, next, its);
+        }
+        all.push((next, its));
+    }
+}
+
+#[test]
+fn four_workers_serve_beside_a_hundred_kept_connections_at_rest() {
+    let site = Site::start(&config(4, ""));
+    let mut rest: Vec<_> = (0..100).map(|_| site.connect("app.sock")).collect();
+    let mut http: Vec<_> = (0..100).map(|_| http::Connection::to(&site.address("http.sock"))).collect();
+    for (fastcgi, http) in rest.iter_mut().zip(&mut http) {
+        assert_eq!(ask(fastcgi, "/"), "probe\n");
+        assert_eq!(http.get("/").status, 200);
+    }
+    assert_eq!(ask(&mut site.connect("app.sock"), "/"), "probe\n");
+    for (fastcgi, http) in rest.iter_mut().zip(&mut http) {
+        assert_eq!(ask(fastcgi, "/"), "probe\n");
+        assert_eq!(http.get("/").status, 200);
+    }
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn a_request_on_a_connection_of_a_busy_worker_is_served_by_another() {
+    let site = Site::start(&config(2, ""));
+    let (mut slow, mut quick, busy) = two_of_one_worker(&site);
+    send(&mut slow, LONG);
+    eventually("a busy worker", || (busy_workers(&site) == 1).then_some(()));
+    let began = Instant::now();
+    for _ in 0..20 {
+        assert_ne!(pid(&mut quick), busy);
+    }
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert_eq!(slow.answer(1, "GET").unwrap().text(), "slept\n");
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn an_http_request_in_two_pieces_travels_with_the_piece_that_is_there() {
+    let site = Site::start(&config(1, ""));
+    let mut halves: Vec<_> = (0..10).map(|_| http::Connection::to(&site.address("http.sock"))).collect();
+    for half in &mut halves {
+        half.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
+    }
+    assert_eq!(http::Connection::to(&site.address("http.sock")).get("/").status, 200);
+    // The only worker retires, and its half requests go on in the next.
+    assert!(site.command(&["reload"]).status.success());
+    for half in &mut halves {
+        half.send("56789");
+        let answer = half.answer("POST").unwrap();
+        assert_eq!((answer.status, answer.text()), (200, "0123456789".to_owned()));
+    }
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn connections_outlive_workers_that_reload_or_have_served_enough() {
+    let site = Site::start(&config(2, "").replace("[pool.app.workers]", "[pool.app.workers]\nmax_requests = 20"));
+    let mut kept: Vec<_> = (0..10).map(|_| site.connect("app.sock")).collect();
+    let mut pids = std::collections::BTreeMap::new();
+    for _ in 0..20 {
+        for connection in &mut kept {
+            *pids.entry(pid(connection)).or_insert(0) += 1;
+        }
+    }
+    assert!(pids.values().all(|served| *served <= 20), "{pids:?}");
+    assert!(pids.len() >= 10, "{pids:?}");
+    for _ in 0..3 {
+        assert!(site.command(&["reload"]).status.success());
+        for connection in &mut kept {
+            assert_eq!(ask(connection, "/"), "probe\n");
+        }
+    }
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn a_connection_in_flight_survives_the_workers_that_could_have_taken_it() {
+    let site = Site::start(&config(2, ""));
+    let (mut slow, mut quick, busy) = two_of_one_worker(&site);
+    let other = site.workers().into_iter().find(|pid| pid.as_raw() != busy).unwrap();
+    kill(other, Signal::SIGSTOP).unwrap();
+    send(&mut slow, LONG);
+    eventually("a busy worker", || (busy_workers(&site) >= 1).then_some(()));
+    send(&mut quick, "/pid");
+    // The busy worker's keeper hands the connection on; the one that is stopped cannot take it, and dies.
+    eventually("a connection handed on", || (site.status()["pools"][0]["workers"].is_array()).then_some(()));
+    std::thread::sleep(Duration::from_millis(100));
+    kill(other, Signal::SIGKILL).unwrap();
+    eventually("the other is gone", || (!lives(other)).then_some(()));
+    let began = Instant::now();
+    let served: i32 = quick.answer(1, "GET").unwrap().text().trim().parse().unwrap();
+    assert!(served != busy && served != other.as_raw());
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert_eq!(slow.answer(1, "GET").unwrap().text(), "slept\n");
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn a_wake_up_that_went_to_a_busy_worker_reaches_an_idle_one() {
+    let site = Site::start(&config(2, ""));
+    let (mut slow, _same, busy) = two_of_one_worker(&site);
+    // Both events are there when it wakes: its own long request, and connections that it alone was woken for.
+    kill(Pid::from_raw(busy), Signal::SIGSTOP).unwrap();
+    send(&mut slow, LONG);
+    let mut fresh: Vec<_> = (0..2).map(|_| site.connect("app.sock")).collect();
+    for connection in &mut fresh {
+        send(connection, "/pid");
+    }
+    kill(Pid::from_raw(busy), Signal::SIGCONT).unwrap();
+    let began = Instant::now();
+    for connection in &mut fresh {
+        assert!(connection.answer(1, "GET").unwrap().status == 200);
+    }
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert_eq!(slow.answer(1, "GET").unwrap().text(), "slept\n");
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn who_waited_longest_is_served_first_when_all_are_busy() {
+    let site = Site::start(&config(1, "queue_timeout = \"60s\""));
+    let mut busy = site.connect("app.sock");
+    send(&mut busy, "/sleep?ms=1500");
+    eventually("a busy worker", || (busy_workers(&site) == 1).then_some(()));
+    let waiting: Vec<_> = (0..8)
+        .map(|_| {
+            let mut next = site.connect("app.sock");
+            next.stream().write_all(&Request::get("/sleep?ms=30").to_bytes()).unwrap();
+            // Their order is the order in which they came, not in which one machine's threads ran.
+            std::thread::sleep(Duration::from_millis(20));
+            next
+        })
+        .collect();
+    let (tell, told) = std::sync::mpsc::channel();
+    for (number, mut connection) in waiting.into_iter().enumerate() {
+        let tell = tell.clone();
+        std::thread::spawn(move || {
+            assert_eq!(connection.answer(1, "GET").unwrap().status, 200);
+            tell.send((Instant::now(), number)).unwrap();
+        });
+    }
+    drop(tell);
+    let mut order: Vec<_> = told.iter().collect();
+    order.sort_unstable();
+    let order: Vec<_> = order.into_iter().map(|(_, number)| number).collect();
+    assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7]);
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn who_waits_too_long_for_a_worker_is_told_503_and_when_to_come_back() {
+    let site = Site::start(&config(1, "queue_timeout = \"500ms\""));
+    let mut busy = site.connect("app.sock");
+    send(&mut busy, "/sleep?ms=6000");
+    eventually("a busy worker", || (busy_workers(&site) == 1).then_some(()));
+    let began = Instant::now();
+    let mut late = site.connect("app.sock");
+    send(&mut late, "/pid");
+    let mut http = http::Connection::to(&site.address("http.sock"));
+    http.ask("GET", "/pid", &[]);
+    let answer = late.answer(1, "GET").unwrap();
+    assert_eq!((answer.status, answer.field("Retry-After").is_some()), (503, true));
+    let answer = http.answer("GET").unwrap();
+    assert_eq!((answer.status, answer.field("Retry-After").is_some()), (503, true));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(busy.answer(1, "GET").unwrap().text(), "slept\n");
+    assert_eq!(ask(&mut site.connect("app.sock"), "/"), "probe\n");
+    site.stop(Signal::SIGTERM);
+}
+
+fn busy_workers(site: &Site) -> usize {
+    let status = site.status();
+    let workers = status["pools"][0]["workers"].as_array().cloned().unwrap_or_default();
+    workers.iter().filter(|worker| worker["state"] == "busy").count()
+}
