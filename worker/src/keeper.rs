@@ -42,6 +42,8 @@ const MEMORY_EVERY: (u32, u32) = (10, 500);
 const PRESSURE_EVERY: u32 = 20;
 /// A tick that took this long means that the machine slept: the time is nobody's fault.
 const SLEPT: u64 = 1_000_000_000;
+/// How long a request may take when the supervisor is gone and no `request_timeout` says so.
+const ORPHANED: Duration = Duration::from_secs(60);
 /// How long an answered connection may take to close.
 pub(crate) const LINGER: u64 = 5_000_000_000;
 
@@ -60,6 +62,8 @@ struct Keeper {
     /// Looks in a row at which connections waited that no worker took.
     pending: u32,
     space: Vec<u8>,
+    /// When the supervisor was found to be gone.
+    gone: Option<u64>,
 }
 
 /// Starts the keeper.
@@ -79,6 +83,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> std::io::Result<thread::Thread> {
         ticks: 0,
         pending: 0,
         space: Vec::new(),
+        gone: None,
     };
     let thread = thread::Builder::new().name("keeper".into()).stack_size(256 * 1024);
     Ok(thread.spawn(move || keeper.run())?.thread().clone())
@@ -138,6 +143,7 @@ impl Keeper {
         if age >= BUSY {
             self.hand_over(now);
             self.time(age);
+            self.orphaned(now);
         }
     }
 
@@ -152,7 +158,8 @@ impl Keeper {
         for token in events.chain(again) {
             match token {
                 QUEUE => waits = true,
-                BELL | CONTROL | SIGNAL => {}
+                CONTROL => self.gone = self.gone.or_else(|| is_gone(&self.shared).then_some(now)),
+                BELL | SIGNAL => {}
                 listener if is_listener(listener) => waits = true,
                 token => give(&self.shared, &mut table, token, now),
             }
@@ -222,6 +229,19 @@ impl Keeper {
         }
     }
 
+    /// Without a supervisor nobody else would end a request that has no end.
+    fn orphaned(&self, now: u64) {
+        let limit = self.shared.limits.request_timeout.unwrap_or(ORPHANED);
+        if self.gone.is_some_and(|gone| u128::from(now.saturating_sub(gone)) > limit.as_nanos()) {
+            HAND.answer(504);
+            eprintln!(
+                "hostler: the supervisor is gone and the request does not end: {}",
+                self.shared.counters.request()
+            );
+            std::process::exit(75);
+        }
+    }
+
     fn memory(&mut self) {
         let mut bytes = memory::about();
         let (soft, hard) = (self.shared.memory_soft, self.shared.memory_hard);
@@ -242,6 +262,12 @@ impl Keeper {
             link.report(report);
         }
     }
+}
+
+fn is_gone(shared: &Shared) -> bool {
+    let mut byte = [0];
+    let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+    shared.link.as_ref().is_some_and(|link| recv(link.as_fd().as_raw_fd(), &mut byte, flags) == Ok(0))
 }
 
 fn is_listener(token: Token) -> bool {
