@@ -128,7 +128,7 @@ impl Subject<'_> {
         fs::read_to_string(main).map_err(|source| Error::system("reading callgrind's counts", source))
     }
 
-    /// System calls a request by name, of all threads.
+    /// System calls a request by name, of the main thread: those of the keeper come with time, not with requests.
     fn calls(&self, request: &Request) -> Result<BTreeMap<String, f64>, Error> {
         let (once, twice) =
             (self.strace(request, WARM + REQUESTS)?, self.strace(request, WARM + 2 * REQUESTS)?);
@@ -148,12 +148,9 @@ impl Subject<'_> {
         let text =
             fs::read_to_string(output).map_err(|source| Error::system("reading strace's lines", source))?;
         let mut counts = BTreeMap::new();
-        // `PID name(arguments) = result`; a call that another thread interrupts is counted where it begins.
-        for line in text.lines().filter(|line| !line.contains(" resumed>")) {
-            let name = line.split_whitespace().nth(1).and_then(|call| call.split_once('('));
-            if let Some((name, _)) = name {
-                *counts.entry(name.to_string()).or_default() += 1;
-            }
+        let main = text.lines().find_map(call).map(|(pid, _)| pid);
+        for (_, name) in text.lines().filter_map(call).filter(|(pid, _)| Some(*pid) == main) {
+            *counts.entry(name.to_string()).or_default() += 1;
         }
         Ok(counts)
     }
@@ -169,6 +166,14 @@ impl Subject<'_> {
         }
         Ok(true)
     }
+}
+
+/// Thread and name of a line `PID name(arguments) = result`; a call that another thread interrupts is told where it
+/// begins.
+fn call(line: &str) -> Option<(&str, &str)> {
+    let (pid, rest) = line.split_once(' ')?;
+    let (name, _) = rest.trim_start().split_once('(')?;
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_').then_some((pid, name))
 }
 
 /// Where the figures are kept: one `COUNT NAME` a line.
@@ -191,4 +196,18 @@ fn record(counted: &BTreeMap<String, u64>) -> Result<(), Error> {
     }
     print!("{text}");
     fs::write(file(), text).map_err(|source| Error::system("writing the recorded counts", source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_counted_once_however_strace_writes_it() {
+        assert_eq!(call("12 read(3, \"a(b\", 9) = 4"), Some(("12", "read")));
+        assert_eq!(call("12 epoll_wait(4,  <unfinished ...>"), Some(("12", "epoll_wait")));
+        assert_eq!(call("12 <... epoll_wait resumed>, 16, -1) = 1"), None);
+        assert_eq!(call("12 --- SIGTERM {si_signo=SIGTERM} ---"), None);
+        assert_eq!(call("12 +++ exited with 0 +++"), None);
+    }
 }
