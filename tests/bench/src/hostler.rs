@@ -24,7 +24,7 @@ impl Hostler {
     /// A pool NAME of static `workers`, FastCGI on `NAME.sock` and HTTP on a free TCP port; `serving` says in
     /// lines of TOML what it runs.
     pub(crate) fn start(ground: &Ground, name: &str, workers: usize, serving: &str) -> Result<Self, Error> {
-        build(&["-p", "hostler", "--bin", "hostler"])?;
+        build(&["--bin", "hostler"])?;
         let (address, http) = (ground.socket(name), free_port()?);
         let control = ground.path(&format!("{name}.control"));
         let user = if is_root() { "user = \"root\"\n" } else { "" };
@@ -91,15 +91,16 @@ pub(crate) fn bare(ground: &Ground) -> Result<Server, Error> {
 
 /// An example of the worker, built.
 pub(crate) fn example(name: &str) -> Result<PathBuf, Error> {
-    build(&["-p", "hostler-worker", "--example", name])?;
+    build(&["--example", name])?;
     program(&format!("examples/{name}"))
 }
 
-/// Builds what these arguments of `cargo build` name, beside this program and in its profile.
+/// Builds these targets of Hostler beside this program and in its profile.
 fn build(what: &[&str]) -> Result<(), Error> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet"]).args(what);
+    // Always both packages: another choice would mean other features of what they share, and all built again.
+    command.args(["build", "--quiet", "-p", "hostler", "-p", "hostler-worker"]).args(what);
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }

@@ -27,8 +27,7 @@ pub(crate) fn run(extent: &Extent) -> Result<bool, Error> {
     let root = ground.path("site");
     fs::create_dir(&root).map_err(|source| Error::system("making a directory of files", source))?;
     ground.write("site/file.txt", &"hello, file!\n".repeat(SIZE / 13 + 1)[..SIZE])?;
-    let serving =
-        format!("runtime = \"files\"\n\n[[pool.files.app]]\npath = \"/\"\nroot = \"{}\"\n", root.display());
+    let serving = format!("runtime = \"files\"\nroot = \"{}\"\n", root.display());
     let hostler = Hostler::start(&ground, "files", 4, &serving)?;
     let nginx = front(&ground, "direct", &format!("root {};", root.display()))?;
     let pass = format!(
