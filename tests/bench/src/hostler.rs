@@ -24,7 +24,7 @@ impl Hostler {
     /// A pool NAME of static `workers`, FastCGI on `NAME.sock` and HTTP on a free TCP port; `serving` says in
     /// lines of TOML what it runs.
     pub(crate) fn start(ground: &Ground, name: &str, workers: usize, serving: &str) -> Result<Self, Error> {
-        build(&["--bin", "hostler"])?;
+        build()?;
         let (address, http) = (ground.socket(name), free_port()?);
         let control = ground.path(&format!("{name}.control"));
         let user = if is_root() { "user = \"root\"\n" } else { "" };
@@ -91,23 +91,25 @@ pub(crate) fn bare(ground: &Ground) -> Result<Server, Error> {
 
 /// An example of the worker, built.
 pub(crate) fn example(name: &str) -> Result<PathBuf, Error> {
-    build(&["--example", name])?;
+    build()?;
     program(&format!("examples/{name}"))
 }
 
-/// Builds these targets of Hostler beside this program and in its profile.
-fn build(what: &[&str]) -> Result<(), Error> {
+/// Builds Hostler beside this program and in its profile.
+///
+/// Always the same targets: another choice would mean other features of what they share, and all built again.
+fn build() -> Result<(), Error> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // Always both packages: another choice would mean other features of what they share, and all built again.
-    command.args(["build", "--quiet", "-p", "hostler", "-p", "hostler-worker"]).args(what);
+    command.args(["build", "--quiet", "-p", "hostler", "-p", "hostler-worker"]);
+    command.args(["--bin", "hostler", "--example", "hello", "--example", "probe"]);
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
     match command.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Error::new(format!("cargo build {} ended with {status}", what.join(" ")))),
-        Err(source) => Err(Error::system("starting cargo", source)),
+        Ok(status) => Err(Error::new(format!("building hostler ended with {status}"))),
+        Err(source) => Err(Error::system("starting cargo to build hostler", source)),
     }
 }
 
