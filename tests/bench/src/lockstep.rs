@@ -1,8 +1,9 @@
 //! A FastCGI program as one process on a listener as descriptor 0, served one request after another under a tool
 //! that counts: valgrind's callgrind, or strace.
 //!
-//! Always holds: each request is sent only when the process sleeps in its epoll, so that every request takes the
-//! same path; the program is ended by TERM and waited for.
+//! Always holds: every request takes the same path: on a kept connection each is sent only when the process sleeps
+//! in its epoll; fresh connections wait with their requests before the program starts. The program is ended by
+//! TERM and waited for.
 
 use crate::ground::Ground;
 use hostler_bench::{
@@ -46,34 +47,50 @@ pub(crate) fn serve(
     let listener: OwnedFd = UnixListener::bind(&socket).map_err(error)?.into();
     let log = File::create(ground.path("lockstep.log")).map_err(error)?;
     command.stdin(Stdio::from(listener)).stdout(Stdio::null()).stderr(log);
+    let address = Address::Unix(socket);
+    let fresh = if request.keep { 0 } else { requests };
+    let waiting = (0..fresh).map(|_| asked(&address, request)).collect::<Result<Vec<_>, _>>()?;
     let mut child =
         command.spawn().map_err(|source| Error::system("starting the program to count", source))?;
     drop(command); // and with it the listener: it is the program's alone
-    let served = exchange(&Address::Unix(socket), request, requests, child.id());
+    let served = match request.keep {
+        true => exchange(&address, request, requests, child.id()),
+        false => {
+            waiting.iter().try_for_each(|socket| whole(socket, request)).and_then(|()| sleeps(child.id()))
+        }
+    };
     let ended = end(&mut child);
     let log = || fs::read_to_string(ground.path("lockstep.log")).unwrap_or_default();
     served.and(ended).map_err(|error| Error::new(format!("{error}; {}", log())))
 }
 
-/// One request after another, each sent when the process sleeps in its epoll.
+/// One request after another on a kept connection, each sent when the process sleeps in its epoll.
 fn exchange(address: &Address, request: &Request, requests: usize, pid: u32) -> Result<(), Error> {
+    sleeps(pid)?;
+    let socket = asked(address, request)?;
+    whole(&socket, request)?;
     let bytes = request.to_bytes();
-    let mut kept: Option<OwnedFd> = None;
-    for _ in 0..requests {
+    for _ in 1..requests {
         sleeps(pid)?;
-        let socket = match kept.take() {
-            Some(socket) => socket,
-            None => address
-                .connect()
-                .map_err(|source| Error::system("connecting to the counted program", source))?,
-        };
-        let error = |errno| Error::system("a request to the counted program", errno);
-        setsockopt(&socket, ReceiveTimeout, &TimeVal::seconds(60)).map_err(error)?;
-        send(socket.as_raw_fd(), &bytes, MsgFlags::MSG_NOSIGNAL).map_err(error)?;
+        ask(&socket, &bytes)?;
         whole(&socket, request)?;
-        kept = request.keep.then_some(socket);
     }
     sleeps(pid)
+}
+
+/// A connection on which the request has been sent.
+fn asked(address: &Address, request: &Request) -> Result<OwnedFd, Error> {
+    let socket =
+        address.connect().map_err(|source| Error::system("connecting to the counted program", source))?;
+    setsockopt(&socket, ReceiveTimeout, &TimeVal::seconds(60))
+        .map_err(|errno| Error::system("a timeout for the counted program", errno))?;
+    ask(&socket, &request.to_bytes())?;
+    Ok(socket)
+}
+
+fn ask(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Error> {
+    let sent = send(socket.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL);
+    sent.map(|_| ()).map_err(|errno| Error::system("a request to the counted program", errno))
 }
 
 fn whole(socket: &OwnedFd, request: &Request) -> Result<(), Error> {
