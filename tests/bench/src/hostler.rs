@@ -24,6 +24,17 @@ impl Hostler {
     /// A pool NAME of static `workers`, FastCGI on `NAME.sock` and HTTP on a free TCP port; `serving` says in
     /// lines of TOML what it runs.
     pub(crate) fn start(ground: &Ground, name: &str, workers: usize, serving: &str) -> Result<Self, Error> {
+        Self::start_with(ground, name, workers, serving, "")
+    }
+
+    /// The same with more lines about the workers.
+    pub(crate) fn start_with(
+        ground: &Ground,
+        name: &str,
+        workers: usize,
+        serving: &str,
+        about_workers: &str,
+    ) -> Result<Self, Error> {
         build()?;
         let (address, http) = (ground.socket(name), free_port()?);
         let control = ground.path(&format!("{name}.control"));
@@ -31,11 +42,11 @@ impl Hostler {
         let config = format!(
             "[supervisor]\ncontrol = \"unix:{control}\"\n\n[pool.{name}]\n\
              listen = [\"{address}\", {{ address = \"{http}\", protocol = \"http\" }}]\n{user}{serving}\n\
-             [pool.{name}.workers]\nmodel = \"static\"\ncount = {workers}\n",
+             [pool.{name}.workers]\nmodel = \"static\"\ncount = {workers}\n{about_workers}",
             control = control.display(),
         );
         let config = ground.write(&format!("{name}.toml"), &config)?;
-        let mut command = Command::new(program("hostler")?);
+        let mut command = Command::new(built("hostler")?);
         command.args(["run", "--config"]).arg(config);
         let server = Server::start(&mut command, address, &ground.path(&format!("{name}.log")))?;
         Ok(Self { server, http, control })
@@ -56,7 +67,7 @@ impl Hostler {
     pub(crate) fn reload(&self) -> Result<Duration, Error> {
         let began = Instant::now();
         let output =
-            Command::new(program("hostler")?).arg("reload").arg("--control").arg(&self.control).output();
+            Command::new(built("hostler")?).arg("reload").arg("--control").arg(&self.control).output();
         let output = output.map_err(|source| Error::system("starting hostler reload", source))?;
         if output.status.success() {
             return Ok(began.elapsed());
@@ -92,13 +103,13 @@ pub(crate) fn bare(ground: &Ground) -> Result<Server, Error> {
 /// An example of the worker, built.
 pub(crate) fn example(name: &str) -> Result<PathBuf, Error> {
     build()?;
-    program(&format!("examples/{name}"))
+    built(&format!("examples/{name}"))
 }
 
 /// Builds Hostler beside this program and in its profile.
 ///
 /// Always the same targets: another choice would mean other features of what they share, and all built again.
-fn build() -> Result<(), Error> {
+pub(crate) fn build() -> Result<(), Error> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "-p", "hostler", "-p", "hostler-worker"]);
@@ -114,7 +125,7 @@ fn build() -> Result<(), Error> {
 }
 
 /// A program that was built beside this one.
-fn program(name: &str) -> Result<PathBuf, Error> {
+pub(crate) fn built(name: &str) -> Result<PathBuf, Error> {
     let path = env::current_exe().map_err(found)?.with_file_name(name);
     if path.is_file() {
         return Ok(path);

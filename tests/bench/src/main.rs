@@ -19,7 +19,7 @@ mod scenarios;
 use clap::{Parser, Subcommand};
 use hostler_bench::load::Error;
 use rounds::Extent;
-use scenarios::{drift, fairness, files, idle, slow, stalled, through};
+use scenarios::{drift, fairness, files, idle, pools, programs, slow, stalled, through, trouble};
 use std::process::ExitCode;
 
 /// Measures Hostler beside its peers
@@ -54,6 +54,12 @@ enum Command {
     ThroughNginx(Extent),
     /// A file of 32 KiB to 400 connections, against nginx
     Files(Extent),
+    /// A CGI program, a shell script and php-cgi, against fcgiwrap and php-fpm
+    Programs(Extent),
+    /// 1,000 pools in one supervisor; 20 pools at rest
+    Pools(Extent),
+    /// Reloads, deploys, upgrades, leaks and kills under load: no request fails
+    Trouble(trouble::Trouble),
     /// Count the instructions that a request costs the worker, and hold them against the record
     Guard(guard::Guard),
     /// One process of `limit`; the listener is descriptor 0
@@ -86,6 +92,9 @@ fn run(command: Command) -> Result<bool, Error> {
         Command::Drift(extent) => drift::run(&extent),
         Command::ThroughNginx(extent) => through::run(&extent),
         Command::Files(extent) => files::run(&extent),
+        Command::Programs(extent) => programs::run(&extent),
+        Command::Pools(extent) => pools::run(&extent),
+        Command::Trouble(trouble) => trouble.run(),
         Command::Guard(guard) => guard.run(),
         Command::LimitWorker => limit::worker().map(|()| true),
     }

@@ -104,7 +104,8 @@ fn libfcgi(ground: &Ground) -> Result<Server, Error> {
     spawn(ground, "libfcgi", &[&program])
 }
 
-fn fcgiwrap(ground: &Ground) -> Result<Server, Error> {
+/// Starts it; see [`PEERS`].
+pub(crate) fn fcgiwrap(ground: &Ground) -> Result<Server, Error> {
     ground.compile("hello.cgi", include_str!("../peers/cgi.c"), &[])?;
     let program = ground.program("fcgiwrap", "fcgiwrap")?;
     spawn(ground, "fcgiwrap", &[&program])
@@ -121,7 +122,8 @@ fn spawn(ground: &Ground, name: &str, program: &[&Path]) -> Result<Server, Error
     Server::start(&mut command, address, &ground.path(&format!("{name}.log")))
 }
 
-fn php_fpm(ground: &Ground) -> Result<Server, Error> {
+/// Starts it; see [`PEERS`].
+pub(crate) fn php_fpm(ground: &Ground) -> Result<Server, Error> {
     let program = ground.program("php-fpm8.2", "php8.2-fpm")?;
     ground.write("hello.php", include_str!("../peers/hello.php"))?;
     let address = ground.socket("php-fpm");
@@ -176,7 +178,8 @@ fn cgi_script(ground: &Ground) -> Vec<(String, String)> {
     script(ground, "hello.cgi")
 }
 
-fn script(ground: &Ground, name: &str) -> Vec<(String, String)> {
+/// What tells a server which script to run.
+pub(crate) fn script(ground: &Ground, name: &str) -> Vec<(String, String)> {
     let file = ground.path(name).to_string_lossy().into_owned();
     vec![("SCRIPT_FILENAME".into(), file), ("SCRIPT_NAME".into(), format!("/{name}"))]
 }

@@ -5,9 +5,12 @@ pub(crate) mod drift;
 pub(crate) mod fairness;
 pub(crate) mod files;
 pub(crate) mod idle;
+pub(crate) mod pools;
+pub(crate) mod programs;
 pub(crate) mod slow;
 pub(crate) mod stalled;
 pub(crate) mod through;
+pub(crate) mod trouble;
 
 use crate::{
     report::{Report, Wanted},
