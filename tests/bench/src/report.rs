@@ -42,8 +42,8 @@ impl Report {
     /// Holds what was measured against a figure: passes where it is at most (or at least) that.
     pub(crate) fn check(&mut self, what: &str, measured: f64, wanted: Wanted) {
         let (passes, words) = match wanted {
-            Wanted::AtMost(figure) => (measured <= figure, format!("at most {figure}")),
-            Wanted::AtLeast(figure) => (measured >= figure, format!("at least {figure}")),
+            Wanted::AtMost(figure) => (measured <= figure, format!("at most {figure:.2}")),
+            Wanted::AtLeast(figure) => (measured >= figure, format!("at least {figure:.2}")),
         };
         self.failed += usize::from(!passes);
         let verdict = if passes { "pass" } else { "FAIL" };
