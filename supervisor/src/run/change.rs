@@ -276,6 +276,7 @@ impl Shell {
             self.notify.forget(&address);
         }
         tracing::debug!(pool = place.name, generation, "new settings are in force");
+        self.watch_files(pool);
     }
 
     pub(super) fn reloaded(&mut self, pool: PoolId, revision: u64, generation: u64, fault: Option<String>) {

@@ -8,6 +8,7 @@
 //! reloads), `spawn`, `link`, `reap`, `lines`, `log`, `poll`, `signals`: one system interface each.
 
 mod carry;
+mod cgroup;
 mod change;
 mod command;
 mod lines;
@@ -22,6 +23,8 @@ mod spawn;
 mod state;
 mod upgrade;
 mod view;
+mod waiting;
+mod watch;
 mod worker;
 
 pub(crate) use upgrade::probe;
@@ -135,6 +138,8 @@ pub(crate) struct Shell {
     watched: BTreeSet<PoolId>,
     probe: Option<upgrade::Probe>,
     notify: Notify,
+    watches: watch::Watches,
+    groups: Option<cgroup::Groups>,
     /// Warnings about the config that were given already.
     warned: Vec<String>,
     finished: bool,
@@ -186,6 +191,8 @@ impl Shell {
             watched: BTreeSet::new(),
             probe: None,
             notify: Notify::from_environment(),
+            watches: watch::Watches::default(),
+            groups: cgroup::Groups::find(),
             warned: Vec::new(),
             finished: false,
         })
@@ -216,6 +223,7 @@ impl Shell {
             }
             self.retry_broken();
             self.end_probe();
+            self.reload_watched();
             self.events.push_back(Event::Tick);
             self.drive();
             if self.control.as_ref().and_then(Server::deadline).is_some_and(|at| at <= Instant::now()) {
@@ -236,7 +244,8 @@ impl Shell {
     fn next_deadline(&self) -> Option<Duration> {
         let control = self.control.as_ref().and_then(Server::deadline);
         let control = control.map(|at| now() + at.saturating_duration_since(Instant::now()));
-        let own = [self.retry_deadline(), self.probe_deadline(), self.notify.deadline()];
+        let own =
+            [self.retry_deadline(), self.probe_deadline(), self.notify.deadline(), self.watches.deadline()];
         own.into_iter().chain([self.fleet.next_deadline(), control]).flatten().min()
     }
 
@@ -254,7 +263,7 @@ impl Shell {
                 self.events.push_back(Event::Connecting { pool });
             }
             Token::Control => self.serve_control(),
-            Token::Files => {}
+            Token::Files => self.read_changes(),
         }
     }
 
@@ -298,7 +307,7 @@ impl Shell {
     fn act(&mut self, action: Action) {
         match action {
             Action::Spawn { pool, worker, kind, revision, generation, lot } => {
-                self.spawn(pool, worker, revision, spawn::Which { kind, generation, lot });
+                self.spawn(pool, revision, spawn::Which { worker, kind, generation, lot });
             }
             Action::Force { worker, force, why } => self.force(worker, force, why),
             Action::Watch { pool } => self.watch(pool),
@@ -353,6 +362,7 @@ impl Shell {
                 self.names.remove(&place.name);
             }
             tracing::info!(pool = place.name, "the pool is gone");
+            self.watch_files(pool);
         }
     }
 

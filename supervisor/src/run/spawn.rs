@@ -4,11 +4,15 @@
 //! descriptor but 0, 1 and 2 (all others close on exec and come over the control socket).
 
 use super::{
+    cgroup::Groups,
     link::{Link, Page, Queue},
     log,
     place::Revision,
 };
-use crate::{fleet::Kind, settings};
+use crate::{
+    fleet::{Kind, WorkerId},
+    settings,
+};
 use hostler_worker::control::{App, Become, Listener, Order, Runtime, Serve};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::{
@@ -33,11 +37,14 @@ pub(crate) struct Started {
     pub(crate) page: Page,
     /// Its standard output and standard error, non-blocking.
     pub(crate) output: [OwnedFd; 2],
+    /// The kernel holds it to its hard limit.
+    pub(crate) grouped: bool,
 }
 
 /// What differs between the workers of a pool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Which {
+    pub(crate) worker: WorkerId,
     pub(crate) kind: Kind,
     pub(crate) generation: u64,
     /// A random number.
@@ -49,7 +56,13 @@ pub(crate) struct Which {
 /// # Errors
 /// Where the system refuses; nothing is left behind but, at most, a process that ends by itself because its
 /// control socket is closed.
-pub(crate) fn start(program: &Path, revision: &Revision, queue: &Queue, which: Which) -> io::Result<Started> {
+pub(crate) fn start(
+    program: &Path,
+    groups: Option<&Groups>,
+    revision: &Revision,
+    queue: &Queue,
+    which: Which,
+) -> io::Result<Started> {
     let settings = &revision.settings;
     let (link, theirs) = Link::pair()?;
     let page = Page::new()?;
@@ -78,9 +91,22 @@ pub(crate) fn start(program: &Path, revision: &Revision, queue: &Queue, which: W
     for fd in &output {
         fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     }
+    // Before it is told what to become: none of its work is outside.
+    let grouped = groups.is_some_and(|groups| group(groups, settings, which, pid));
     // Its end is reaped with all others; `child` itself is not needed.
     introduce(&link, revision, queue, &page, access_log.as_ref(), which)?;
-    Ok(Started { pid, link, page, output })
+    Ok(Started { pid, link, page, output, grouped })
+}
+
+/// Puts a worker with a hard limit into a group of its own; where that fails, its own look stands in.
+fn group(groups: &Groups, settings: &settings::Pool, which: Which, pid: i32) -> bool {
+    let Some(limit) = settings.memory.hard.filter(|_| which.kind == Kind::App) else { return false };
+    let taken = groups.make(which.worker, limit).and_then(|group| group.take(pid));
+    if let Err(e) = &taken {
+        tracing::warn!(pool = settings.name, worker = pid, "no cgroup for its hard limit: {e}");
+        groups.of(which.worker).remove();
+    }
+    taken.is_ok()
 }
 
 fn introduce(

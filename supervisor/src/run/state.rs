@@ -74,6 +74,8 @@ pub(crate) struct Worker {
     pub(crate) outputs: [u64; 2],
     pub(crate) mute: bool,
     pub(crate) over_hard: bool,
+    #[serde(default)]
+    pub(crate) grouped: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -114,6 +116,7 @@ impl Worker {
             outputs: self.outputs,
             mute: self.mute,
             over_hard: self.over_hard,
+            grouped: self.grouped,
         }
     }
 }

@@ -314,6 +314,9 @@ impl Shell {
     /// After a resume: what ended meanwhile, and the reload that an upgrade is for.
     pub(super) fn go_on(&mut self) {
         self.reap();
+        for pool in self.places.keys().copied().collect::<Vec<_>>() {
+            self.watch_files(pool);
+        }
         self.events.push_back(Event::Tick);
         let _ = self.load(&change::Which::default());
         self.drive();
@@ -333,6 +336,7 @@ fn worker_state<'a>(worker: &'a Worker, load: &mut Load<'a>) -> state::Worker {
         outputs: worker.outputs,
         mute: worker.mute,
         over_hard: worker.over_hard,
+        grouped: worker.grouped,
     }
 }
 

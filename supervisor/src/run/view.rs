@@ -1,6 +1,11 @@
 //! What the control socket shows: fleet, pages and places put together.
 
-use super::{Shell, place::Place, worker::Worker};
+use super::{
+    Shell,
+    place::{Place, Socket},
+    waiting::Waiting,
+    worker::Worker,
+};
 use crate::{
     control::View,
     fleet::{self, Kind, PoolId, State},
@@ -18,11 +23,11 @@ impl View for Shell {
         for worker in self.workers.values() {
             workers.entry(worker.pool).or_default().push(worker);
         }
+        let waiting = Waiting::ask();
         let none = Vec::new();
-        let running = self
-            .places
-            .iter()
-            .filter_map(|(id, place)| self.pool_status(*id, place, workers.get(id).unwrap_or(&none)));
+        let running = self.places.iter().filter_map(|(id, place)| {
+            self.pool_status(*id, place, workers.get(id).unwrap_or(&none), &waiting)
+        });
         let broken = self
             .broken
             .iter()
@@ -38,9 +43,16 @@ impl View for Shell {
 }
 
 impl Shell {
-    fn pool_status(&self, id: PoolId, place: &Place, workers: &[&Worker]) -> Option<status::Pool> {
+    fn pool_status(
+        &self,
+        id: PoolId,
+        place: &Place,
+        workers: &[&Worker],
+        waiting: &Waiting,
+    ) -> Option<status::Pool> {
         let pool = self.fleet.pool(id)?;
-        let settings = &place.current()?.settings;
+        let current = place.current()?;
+        let settings = &current.settings;
         let mut counts = place.gone.clone();
         let mut shown = Vec::new();
         for worker in workers {
@@ -57,7 +69,7 @@ impl Shell {
             state: pool.state().into(),
             generation: pool.generation(),
             runtime: settings.runtime.clone(),
-            listeners: settings.listen.iter().map(listener_status).collect(),
+            listeners: current.sockets.iter().map(|socket| listener_status(socket, waiting)).collect(),
             workers: shown,
             totals: status::Totals {
                 requests: counts.requests,
@@ -78,11 +90,12 @@ impl Shell {
     }
 }
 
-fn listener_status(listen: &crate::settings::Listen) -> status::Listener {
+fn listener_status(socket: &Socket, waiting: &Waiting) -> status::Listener {
+    let listen = &socket.listen;
     status::Listener {
         address: listen.address.to_string(),
         protocol: listen.protocol,
-        queue: None,
+        queue: waiting.at(&socket.bound.fd),
         backlog: listen.backlog,
     }
 }

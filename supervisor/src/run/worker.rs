@@ -2,6 +2,7 @@
 
 use super::{
     Link, Shell, Token,
+    cgroup::Group,
     lines::Lines,
     link::{Page, Received},
     reap::{self, End},
@@ -40,6 +41,8 @@ pub(crate) struct Worker {
     pub(crate) mute: bool,
     /// It was killed for its memory by us.
     pub(crate) over_hard: bool,
+    /// It has a cgroup of its own.
+    pub(crate) grouped: bool,
 }
 
 /// Standard output or standard error of a worker, until the last process that holds it is gone.
@@ -53,10 +56,11 @@ pub(crate) struct Output {
 }
 
 impl Shell {
-    pub(super) fn spawn(&mut self, pool: PoolId, worker: WorkerId, revision: u64, which: Which) {
+    pub(super) fn spawn(&mut self, pool: PoolId, revision: u64, which: Which) {
+        let worker = which.worker;
         let Some(place) = self.places.get(&pool) else { return };
         let Some(settings) = place.revisions.get(&revision) else { return };
-        match spawn::start(&self.program, settings, &place.queue, which) {
+        match spawn::start(&self.program, self.groups.as_ref(), settings, &place.queue, which) {
             Ok(started) => {
                 let name = place.name.clone();
                 tracing::debug!(pool = name, worker = started.pid, generation = which.generation, "started");
@@ -87,6 +91,7 @@ impl Shell {
                     outputs: ids,
                     mute: false,
                     over_hard: false,
+                    grouped: started.grouped,
                 };
                 self.workers.insert(worker, held);
             }
@@ -119,7 +124,12 @@ impl Shell {
         let failed = match force {
             Force::Retire => worker.link.send(&Order::Retire, &[]).err().map(|e| e.to_string()),
             Force::Terminate => killpg(pid, Signal::SIGTERM).err().map(|e| e.to_string()),
-            Force::Kill => killpg(pid, Signal::SIGKILL).err().map(|e| e.to_string()),
+            Force::Kill => {
+                if let Some(groups) = self.groups.as_ref().filter(|_| worker.grouped) {
+                    groups.of(id).kill();
+                }
+                killpg(pid, Signal::SIGKILL).err().map(|e| e.to_string())
+            }
         };
         if let Some(e) = failed {
             // It is gone already, and its end on the way; or its deadline raises the force.
@@ -224,8 +234,16 @@ impl Shell {
         }
         let pool = self.name(worker.pool);
         let pid = worker.pid;
-        let said =
-            if worker.over_hard { format!("{}, over its memory limit", end.said()) } else { end.said() };
+        let group = self.groups.as_ref().filter(|_| worker.grouped).map(|groups| groups.of(id));
+        let oom = end != End::Code(0) && group.as_ref().is_some_and(Group::was_out_of_memory);
+        if let Some(group) = group {
+            group.remove();
+        }
+        let said = match (oom, worker.over_hard) {
+            (true, _) => format!("out of memory, {}", end.said()),
+            (false, true) => format!("{}, over its memory limit", end.said()),
+            (false, false) => end.said(),
+        };
         let planned = self
             .fleet
             .pool(worker.pool)
@@ -243,7 +261,7 @@ impl Shell {
                 "a worker died: {said}"
             );
         }
-        let exit = Exit { clean: end == End::Code(0), oom: false, requests, said };
+        let exit = Exit { clean: end == End::Code(0), oom, requests, said };
         self.events.push_back(Event::Exited { worker: id, exit });
     }
 

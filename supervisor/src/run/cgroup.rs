@@ -1,0 +1,167 @@
+//! A control group (cgroup v2) for each worker with a hard memory limit, where a part of the tree is delegated to
+//! us: the kernel then kills exactly what is over its limit, with all its children, and says so.
+//!
+//! At the start the supervisor moves itself into a leaf of its own group, since a group with processes cannot hand
+//! controllers down, and enables `memory` for its siblings.
+//!
+//! Always holds: without a delegated group, or without its memory controller, nothing of this is done and the
+//! worker's own look and the supervisor's SIGKILL stand in; a group is removed when its worker is gone.
+
+use crate::fleet::WorkerId;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process,
+};
+
+/// The leaf that the supervisor lives in.
+const LEAF: &str = "hostler-supervisor";
+
+/// The group that was delegated.
+#[derive(Debug, Clone)]
+pub(crate) struct Groups {
+    base: PathBuf,
+}
+
+/// A worker's group.
+#[derive(Debug)]
+pub(crate) struct Group {
+    path: PathBuf,
+}
+
+impl Groups {
+    /// Finds the own group and makes it ready, where it can be.
+    pub(crate) fn find() -> Option<Groups> {
+        let mount = mount_point(&fs::read_to_string("/proc/self/mountinfo").ok()?)?;
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let own = mount.join(own_group(&groups)?.trim_start_matches('/'));
+        // After a re-exec we are in the leaf already.
+        let base = if own.ends_with(LEAF) { own.parent()?.to_owned() } else { own };
+        match Groups::prepare(&base) {
+            Ok(()) => {
+                tracing::info!("hard memory limits are the kernel's: {}", base.display());
+                Some(Groups { base })
+            }
+            Err(e) => {
+                tracing::debug!("no cgroup of our own at {}: {e}", base.display());
+                None
+            }
+        }
+    }
+
+    fn prepare(base: &Path) -> io::Result<()> {
+        if Path::new("/run/systemd/system").exists() && !is_delegated(base) {
+            return Err(io::Error::other("systemd has not delegated it (Delegate=memory)"));
+        }
+        let controllers = fs::read_to_string(base.join("cgroup.controllers"))?;
+        if !controllers.split_whitespace().any(|name| name == "memory") {
+            return Err(io::Error::other("it has no memory controller"));
+        }
+        let leaf = base.join(LEAF);
+        match fs::create_dir(&leaf) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+        fs::write(leaf.join("cgroup.procs"), process::id().to_string())?;
+        fs::write(base.join("cgroup.subtree_control"), "+memory").inspect_err(|_| {
+            // Others live in the group: it is not ours alone. Back to where we were.
+            let _ = fs::write(base.join("cgroup.procs"), process::id().to_string());
+            let _ = fs::remove_dir(&leaf);
+        })
+    }
+
+    /// Makes the group of a worker.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub(crate) fn make(&self, worker: WorkerId, limit: u64) -> io::Result<Group> {
+        let group = self.of(worker);
+        fs::create_dir(&group.path)?;
+        fs::write(group.path.join("memory.max"), limit.to_string())?;
+        // What the kernel cannot hold in memory must not go on in swap; without swap there is no such file.
+        let _ = fs::write(group.path.join("memory.swap.max"), "0");
+        fs::write(group.path.join("memory.oom.group"), "1")?;
+        Ok(group)
+    }
+
+    /// The group of a worker, there or not.
+    pub(crate) fn of(&self, worker: WorkerId) -> Group {
+        Group { path: self.base.join(format!("worker-{}-{}", process::id(), worker.0)) }
+    }
+}
+
+impl Group {
+    /// Moves a process into it.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub(crate) fn take(&self, pid: i32) -> io::Result<()> {
+        fs::write(self.path.join("cgroup.procs"), pid.to_string())
+    }
+
+    /// Whether the kernel killed in it for its memory.
+    pub(crate) fn was_out_of_memory(&self) -> bool {
+        let events = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
+        oom_kills(&events) > 0
+    }
+
+    /// Kills all that is in it.
+    pub(crate) fn kill(&self) {
+        let _ = fs::write(self.path.join("cgroup.kill"), "1");
+    }
+
+    /// Removes it; what is left in it is killed first.
+    pub(crate) fn remove(&self) {
+        if fs::remove_dir(&self.path).is_err() && self.path.exists() {
+            self.kill();
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
+/// The mark that systemd leaves on a group that is not its own business any more.
+fn is_delegated(group: &Path) -> bool {
+    ["user.delegate", "trusted.delegate"].into_iter().any(|name| {
+        let mut value = [0; 8];
+        rustix::fs::getxattr(group, name, &mut value).is_ok_and(|n| value.get(..n) == Some(b"1"))
+    })
+}
+
+/// `oom_kill N` of memory.events.
+fn oom_kills(events: &str) -> u64 {
+    let line = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Where the version 2 tree is mounted: the fifth field of the line whose type is cgroup2.
+fn mount_point(mountinfo: &str) -> Option<PathBuf> {
+    mountinfo.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        kind.starts_with("cgroup2 ").then(|| mount.split(' ').nth(4).map(PathBuf::from))?
+    })
+}
+
+/// The own group in the version 2 tree: `0::/system.slice/hostler.service`.
+fn own_group(cgroup: &str) -> Option<&str> {
+    cgroup.lines().find_map(|line| line.strip_prefix("0::"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_and_the_own_group_are_found() {
+        let mountinfo = "24 1 0:22 / /proc rw - proc proc rw\n31 24 0:27 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+        assert_eq!(mount_point(mountinfo).unwrap(), Path::new("/sys/fs/cgroup"));
+        assert_eq!(mount_point("24 1 0:22 / /proc rw - proc proc rw\n"), None);
+        assert_eq!(own_group("1:name=x:/\n0::/system.slice/h.service\n"), Some("/system.slice/h.service"));
+    }
+
+    #[test]
+    fn only_kills_count_as_out_of_memory() {
+        assert_eq!(oom_kills("low 0\nhigh 0\nmax 17\noom 1\noom_kill 0\noom_group_kill 0\n"), 0);
+        assert_eq!(oom_kills("oom 1\noom_kill 2\n"), 2);
+        assert_eq!(oom_kills(""), 0);
+    }
+}
