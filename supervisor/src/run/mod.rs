@@ -71,7 +71,10 @@ pub(crate) fn run(source: Source) -> ExitCode {
             shell
         })
     } else {
-        Shell::start(source, Passed::from_environment())
+        let passed = Passed::from_environment();
+        // Whatever else we were started with is no business of any worker.
+        close_fds::set_fds_cloexec(3, &[]);
+        Shell::start(source, passed)
     };
     let shell = shell.and_then(|mut shell| shell.turn());
     match shell {

@@ -160,7 +160,8 @@ fn socket(
     known: Vec<Rc<Socket>>,
     new: &mut Vec<Rc<Socket>>,
 ) -> Result<Vec<Rc<Socket>>, listeners::Error> {
-    if known.is_empty() {
+    // A socket whose file somebody removed is reached by nobody: workers are to have a new one.
+    if known.iter().all(|socket| is_lost(socket)) {
         let bound = match stored(listen, passed)? {
             Some(bound) => vec![bound],
             None => listeners::bind(listen, passed)?,
@@ -172,6 +173,13 @@ fn socket(
     }
     let same = |s: &Rc<Socket>| s.listen.protocol == listen.protocol && s.listen.allow == listen.allow;
     known.into_iter().map(|s| if same(&s) { Ok(s) } else { again(&s, listen) }).collect()
+}
+
+fn is_lost(socket: &Socket) -> bool {
+    match (&socket.listen.address, socket.bound.file) {
+        (Address::Unix(path), Some(_)) => FileId::of(path).is_none(),
+        _ => false,
+    }
 }
 
 /// The socket that systemd kept for us over a crash. One whose file is gone is of no use any more.

@@ -148,7 +148,12 @@ impl Watches {
                 for (pool, globs) in &self.wanted {
                     let moved =
                         event.mask.intersects(made) && globs.iter().any(|g| g.base.starts_with(&path));
-                    rebuild |= moved || (is_directory && globs.iter().any(|g| path.starts_with(&g.base)));
+                    let beneath = is_directory && globs.iter().any(|glob| path.starts_with(&glob.base));
+                    rebuild |= moved || beneath;
+                    // What was put into a new directory before it was watched is told by nobody.
+                    if beneath && event.mask.intersects(made) && holds(&path, globs) {
+                        self.due.insert(*pool, now + SETTLED);
+                    }
                     // A file that is merely created is told of again when it is written and closed.
                     let whole = !event.mask.contains(AddWatchFlags::IN_CREATE) || moved;
                     if whole && globs.iter().any(|glob| glob.takes(&path)) {
@@ -164,6 +169,25 @@ impl Watches {
     pub(crate) fn deadline(&self) -> Option<Duration> {
         self.due.values().min().copied()
     }
+}
+
+/// Whether a file beneath a directory matches.
+fn holds(directory: &Path, globs: &[Glob]) -> bool {
+    let mut all = vec![directory.to_owned()];
+    let mut seen = 0;
+    while let Some(directory) = all.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            seen += 1;
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if seen > DIRECTORIES || (!is_directory && globs.iter().any(|glob| glob.takes(&entry.path()))) {
+                return true;
+            }
+            if is_directory {
+                all.push(entry.path());
+            }
+        }
+    }
+    false
 }
 
 impl Shell {
@@ -265,8 +289,12 @@ mod tests {
         assert!(changed(&|| fs::write(base.join("a.py"), "1").unwrap()));
         assert!(!changed(&|| fs::write(base.join("a.log"), "1").unwrap()));
         assert!(changed(&|| fs::rename(base.join("a.log"), base.join("b.py")).unwrap()));
-        changed(&|| fs::create_dir(base.join("new")).unwrap());
+        assert!(!changed(&|| fs::create_dir(base.join("new")).unwrap()));
         assert!(changed(&|| fs::write(base.join("new/c.py"), "1").unwrap()));
+        assert!(changed(&|| {
+            fs::create_dir(base.join("full")).unwrap();
+            fs::write(base.join("full/d.py"), "1").unwrap();
+        }));
         assert!(changed(&|| fs::rename(&base, place.path().join("old")).unwrap()));
         assert!(changed(&|| fs::create_dir(&base).unwrap()));
         assert!(changed(&|| fs::write(base.join("a.py"), "1").unwrap()));
