@@ -49,10 +49,10 @@ impl Notify {
     }
 
     fn tell(&self, state: &[NotifyState<'_>]) {
-        if self.present {
-            if let Err(e) = sd_notify::notify(state) {
-                tracing::debug!("tell systemd: {e}");
-            }
+        if self.present
+            && let Err(e) = sd_notify::notify(state)
+        {
+            tracing::debug!("tell systemd: {e}");
         }
     }
 
