@@ -7,7 +7,11 @@ use hostler_bench::{
     request::{Protocol, Request},
     still::{Still, Stop, raise_descriptor_limit},
 };
-use std::{ffi::OsString, time::Duration};
+use std::{
+    ffi::OsString,
+    io::{Write, stdout},
+    time::Duration,
+};
 
 /// What load to put on which server.
 #[derive(Debug, clap::Args)]
@@ -111,9 +115,12 @@ impl Load {
             still.push((stop, Still::open(&plan.address, &plan.request, stop, count)?));
         }
         let outcome = driver::run(&plan)?;
-        print!("{outcome}");
+        let mut out = stdout().lock();
+        // That nobody reads it is no fault.
+        let _ = write!(out, "{outcome}");
         for (stop, held) in &still {
-            println!(
+            let _ = writeln!(
+                out,
                 "still        {stop:?}: {} of {} untouched by the server",
                 held.untouched(),
                 held.opened()

@@ -20,7 +20,10 @@ use std::{fs, os::unix::fs::PermissionsExt};
 pub(crate) fn run(extent: &Extent) -> Result<bool, Error> {
     let ground = Ground::new(4, false)?;
     let mut report = Report::default();
-    report.line("4 processes each, FastCGI on Unix sockets.\n");
+    report.line(
+        "4 processes each, FastCGI on Unix sockets. fcgiwrap does not wait for its children, so that the kernel \
+         counts no CPU of theirs for it.\n",
+    );
     cgi(&ground, extent, &mut report)?;
     php(&ground, extent, &mut report)?;
     report.finish("programs", &extent.command("programs"), extent.write)

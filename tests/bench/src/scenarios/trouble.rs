@@ -1,6 +1,6 @@
 //! Troubles of a site that is live, under constant load through real nginx: reloads, deploys of a changed and of a
 //! broken app, upgrades, requests counted out, an app that leaks, workers killed. No request may fail, but those
-//! in hand in a process that was killed.
+//! on a connection of a process that was killed.
 //!
 //! Half of the requests are GETs on connections that nginx keeps to Hostler, half are POSTs on fresh ones.
 
@@ -26,7 +26,8 @@ use nix::{
 use std::{
     cell::Cell,
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
@@ -63,6 +64,7 @@ struct Scene<'a> {
     acts: Cell<u64>,
 }
 
+const CONNECTIONS: usize = 16;
 const SECOND: Duration = Duration::from_secs(1);
 const KINDS: [Kind; 7] = [
     Kind { name: "SIGHUP every second", every: SECOND, config: "", uri: "/pid", act: hang_up },
@@ -109,7 +111,7 @@ impl Trouble {
     pub(crate) fn run(&self) -> Result<bool, Error> {
         let mut report = Report::default();
         report.line(format!(
-            "16 HTTP clients of one nginx, {} s of each trouble: GETs on kept and POSTs of 2,000 bytes on fresh FastCGI connections to 4 workers.\n",
+            "{CONNECTIONS} HTTP clients of one nginx, {} s of each trouble: GETs on kept and POSTs of 2,000 bytes on fresh FastCGI connections to 4 workers.\n",
             self.seconds
         ));
         let wanted =
@@ -117,7 +119,8 @@ impl Trouble {
         for kind in KINDS.iter().filter(wanted) {
             progress(kind.name);
             let (outcome, acts) = suffer(kind, self.seconds)?;
-            let may_fail = if kind.name.starts_with("SIGKILL") { acts } else { 0 };
+            // Those in hand, or on their way, on the connections of the process that was killed.
+            let may_fail = if kind.name.starts_with("SIGKILL") { acts * CONNECTIONS as u64 / 4 } else { 0 };
             let what = format!(
                 "{}: failed of {} requests, {acts} times",
                 kind.name,
@@ -135,7 +138,11 @@ impl Trouble {
 
 fn suffer(kind: &Kind, seconds: f64) -> Result<(Outcome, u64), Error> {
     let ground = Ground::new(4, false)?;
-    put_app(&ground, &hostler::example("probe")?)?;
+    let app = hostler::example("probe")?;
+    for version in ["probe-a", "probe-b"] {
+        fs::copy(&app, ground.path(version)).map_err(|source| Error::system("copying the app", source))?;
+    }
+    put_app(&ground, &ground.path("probe-a"))?;
     let serving = format!(
         "runtime = \"native\"\ncommand = [\"{}\"]\n[pool.app.memory]\nsoft = \"64MiB\"\n",
         ground.path("app").display()
@@ -148,7 +155,7 @@ fn suffer(kind: &Kind, seconds: f64) -> Result<(Outcome, u64), Error> {
         request
     };
     let get = request("GET", format!("/kept{}", kind.uri), 0);
-    let mut plan = Plan::new(front.address().clone(), get, 16, seconds);
+    let mut plan = Plan::new(front.address().clone(), get, CONNECTIONS, seconds);
     plan.slow = Some((0.5, request("POST", format!("/fresh{}", kind.uri), 2000)));
     plan.expect = String::new();
     let over = AtomicBool::new(false);
@@ -195,12 +202,11 @@ fn front(ground: &Ground, backend: &hostler_bench::address::Address) -> Result<S
     nginx::start(ground, site)
 }
 
-fn put_app(ground: &Ground, program: &std::path::Path) -> Result<(), Error> {
-    let error = |source| Error::system("deploying the app", source);
+/// A deploy as people do it: a link is put in the place of the old one.
+fn put_app(ground: &Ground, program: &Path) -> Result<(), Error> {
     let fresh = ground.path("app.new");
-    fs::copy(program, &fresh).map_err(error)?;
-    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).map_err(error)?;
-    fs::rename(&fresh, ground.path("app")).map_err(error)
+    let linked = symlink(program, &fresh).and_then(|()| fs::rename(&fresh, ground.path("app")));
+    linked.map_err(|source| Error::system("deploying the app", source))
 }
 
 fn nothing(_: &Scene<'_>) -> Result<(), Error> {
@@ -216,13 +222,16 @@ fn upgrade(scene: &Scene<'_>) -> Result<(), Error> {
 }
 
 fn deploy(scene: &Scene<'_>) -> Result<(), Error> {
-    put_app(scene.ground, &hostler::built("examples/probe")?)?;
+    let version = scene.ground.path(if scene.acts.get().is_multiple_of(2) { "probe-b" } else { "probe-a" });
+    put_app(scene.ground, &version)?;
     scene.hostler.reload().map(|_| ())
 }
 
 /// The broken app ends at once. The reload must say so, and the old generation must serve on.
 fn break_app(scene: &Scene<'_>) -> Result<(), Error> {
     let broken = scene.ground.write("broken", "#!/bin/sh\nexit 3\n")?;
+    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755))
+        .map_err(|source| Error::system("making the broken app executable", source))?;
     put_app(scene.ground, &broken)?;
     match scene.hostler.reload() {
         Ok(_) => Err(Error::new("a reload to a broken app said that all is well")),
