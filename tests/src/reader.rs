@@ -19,7 +19,7 @@ use std::{
 pub enum Fault {
     /// The connection ended between records.
     End,
-    /// The connection ended inside a record or an answer.
+    /// The connection ended inside a record or an answer, or with the record of type 255 that shows such a cut.
     Cut,
     /// The connection was reset.
     Reset,
@@ -158,6 +158,9 @@ impl<R: Read> Reader<R> {
         let [version, kind, id1, id0, len1, len0, padding, reserved] = header;
         if version != 1 || reserved != 0 {
             return broken(format!("header {header:?}"));
+        }
+        if [kind, len1, len0, padding] == [u8::MAX, 0, 0, 0] {
+            return Err(Fault::Cut);
         }
         if !matches!(kind, END | STDOUT | STDERR | GET_VALUES_RESULT | UNKNOWN_TYPE) {
             return broken(format!("an application sent a record of type {kind}"));

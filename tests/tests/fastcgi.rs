@@ -16,7 +16,7 @@ use hostler_worker::{
     control::{Limits, Protocol::Fastcgi},
     page,
 };
-use std::io::Write;
+use std::io::{Read, Write};
 
 fn started() -> Worker {
     probe(Fastcgi, Limits::default())
@@ -312,6 +312,18 @@ fn an_endless_answer_stops_at_abort_request() {
     // It ends with END_REQUEST or with the connection, but it ends, and the worker serves on.
     while connection.record().is_ok_and(|record| record.kind != END) {}
     assert_eq!(ask(&mut worker.connect(), &Request::get("/echo")).status, 200);
+}
+
+#[test]
+fn an_answer_that_is_cut_ends_with_a_record_that_no_web_server_takes_for_its_end() {
+    let worker = started();
+    let mut connection = worker.connect();
+    send(&mut connection, Request::get("/cut?bytes=100000").to_bytes());
+    let mut bytes = Vec::new();
+    connection.stream().read_to_end(&mut bytes).unwrap();
+    assert!(bytes.len() > 100_000);
+    assert_eq!(bytes[bytes.len() - 8..], [1, 255, 0, 1, 0, 0, 0, 0]);
+    assert!(!bytes.windows(8).any(|w| w == [1, 3, 0, 1, 0, 8, 0, 0]), "no END_REQUEST");
 }
 
 #[test]

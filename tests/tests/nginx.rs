@@ -5,6 +5,7 @@ use hostler_tests::{
     net::{Address, Ending, free_port},
     nginx::Nginx,
     place::{self, Place, checksum},
+    reader::Fault,
     site::Site,
 };
 use std::{sync::Arc, thread, time::Duration};
@@ -186,6 +187,20 @@ fn an_endless_answer_stops_when_the_client_leaves() {
         for _ in 0..8 {
             assert_eq!(front.connect().get("/echo").status, 200, "{way}");
         }
+    }
+    let Whole { site, fronts } = whole;
+    drop(fronts);
+    site.stop(nix::sys::signal::Signal::SIGTERM);
+}
+
+#[test]
+fn an_answer_that_is_cut_does_not_pass_for_a_whole_one() {
+    let whole = started();
+    for (way, front) in &whole.fronts {
+        let mut client = front.connect();
+        client.ask("GET", "/cut?bytes=300000", &[]);
+        assert_eq!(client.answer("GET"), Err(Fault::Cut), "{way}");
+        assert_eq!(front.connect().get("/echo").status, 200, "{way}");
     }
     let Whole { site, fronts } = whole;
     drop(fronts);

@@ -4,7 +4,7 @@
 //! `/leak?kib=N` keeps memory · `/crash?signal=N` · `/exit?code=N` · `/panic` · `/spin` · `/stream?bytes=N` (endless
 //! without N) · `/env` prints parameters · `/pid` · `/length` counts the body · `/gone?ms=N` waits until the client
 //! has left and says so on standard error · `/redirect` · `/log?bytes=N` writes one long line to standard error ·
-//! `/nothing` returns without an answer · `/status?code=N`.
+//! `/cut?bytes=N` fails after so many · `/nothing` returns without an answer · `/status?code=N`.
 
 use hostler_worker::{Answer, App, Error, Request, run_app};
 use http::StatusCode;
@@ -63,6 +63,11 @@ impl App for Probe {
                 let n = usize::try_from(number(request, "bytes").unwrap_or(5000)).unwrap_or(5000);
                 eprintln!("{{\"line\":\"{}\"}}", "x".repeat(n));
                 say(answer, "logged\n")
+            }
+            b"/cut" => {
+                stream(request, answer)?;
+                answer.flush()?;
+                Err("asked to fail in the middle".into())
             }
             b"/nothing" => Ok(()),
             b"/status" => {

@@ -21,6 +21,8 @@ use std::{
 const FLUSH: usize = 32 * 1024;
 /// A file up to this size is read into the answer; a larger one goes by `sendfile`.
 const COPY_MAX: u64 = 16 * 1024;
+/// Bytes of a FastCGI answer after which to look whether it is still wanted.
+const LOOK_AFTER: usize = 256 * 1024;
 /// Records or chunks that one system call takes.
 const PIECES: usize = 16;
 
@@ -80,6 +82,8 @@ pub struct Answer<'a> {
     declared: Option<u64>,
     written: u64,
     status: u16,
+    /// Bytes sent since the last look for ABORT_REQUEST.
+    unlooked: usize,
     date: &'a str,
     write_timeout: Duration,
 }
@@ -105,6 +109,7 @@ impl<'a> Answer<'a> {
             declared: None,
             written: 0,
             status: 0,
+            unlooked: 0,
             date,
             write_timeout,
         }
@@ -512,6 +517,13 @@ impl<'a> Answer<'a> {
             return self.overtaken();
         }
         IoSlice::advance_slices(&mut slices, 0);
+        self.unlooked += slices.iter().map(|slice| slice.len()).sum::<usize>();
+        if self.unlooked > LOOK_AFTER {
+            self.unlooked = 0;
+            if self.is_aborted() {
+                return self.broken();
+            }
+        }
         while !slices.is_empty() {
             let sent = match &*slices {
                 [one] => nix::unistd::write(self.fd, one),
@@ -526,6 +538,18 @@ impl<'a> Answer<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The web server took the request back (FastCGI 5.4), and says nothing else first.
+    fn is_aborted(&self) -> bool {
+        use nix::sys::socket::{MsgFlags, recv};
+        use std::os::fd::AsRawFd;
+        let Wire::Fastcgi { id } = self.wire else { return false };
+        let mut bytes = [0; Header::LEN];
+        let peeked = recv(self.fd.as_raw_fd(), &mut bytes, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
+        peeked == Ok(Header::LEN)
+            && Header::from_bytes(bytes)
+                .is_ok_and(|header| header.kind == Kind::AbortRequest && header.id == id)
     }
 
     /// The claim was taken by this answer's own first byte.

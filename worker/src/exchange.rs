@@ -149,7 +149,7 @@ impl Desk {
         let status = answer.status();
         let sent = answer.written();
         let behind = streamed.then(|| request.body.behind().map(|(skip, rest)| (skip, rest.to_vec())));
-        let (end, status) = if HAND.close() { (End::Cut, 504) } else { (end, status) };
+        let (end, status) = if HAND.close(end == End::Cut) { (End::Cut, 504) } else { (end, status) };
         let ended = now();
         counters.end(ask.began, ended, status);
         if params.repeated() && !std::mem::replace(&mut self.repeated_said, true) {

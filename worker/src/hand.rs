@@ -53,8 +53,11 @@ impl Hand {
         self.state.load(Ordering::Acquire) == CLAIMED
     }
 
-    /// The request is over: `true` where another has answered it. Waits for that other to be done.
-    pub(crate) fn close(&self) -> bool {
+    /// The request is over, whole or `cut`: `true` where another has answered it. Waits for that other to be done.
+    pub(crate) fn close(&self, cut: bool) -> bool {
+        if cut {
+            self.break_off();
+        }
         let mut state = self.state.load(Ordering::Acquire);
         if state == OPEN {
             match self.state.compare_exchange(OPEN, FREE, Ordering::AcqRel, Ordering::Acquire) {
@@ -83,6 +86,25 @@ impl Hand {
         send(fd, answer.bytes());
         self.state.store(ANSWERED, Ordering::Release);
         true
+    }
+}
+
+impl Hand {
+    /// Shows the peer that the answer, of which the worker has sent a part, is cut.
+    ///
+    /// The end of the connection alone does not: nginx, on a connection that it does not keep, takes it for the end
+    /// of the answer. A record of a type that there is not is a fault for nginx, Apache and HAProxy, which then cut
+    /// their own answer; lighttpd and Caddy take both for the end, and have to be told by Content-Length.
+    pub(crate) fn break_off(&self) {
+        let wire = self.wire.load(Ordering::Relaxed);
+        if !self.is_claimed() || wire & HTTP != 0 {
+            return;
+        }
+        let kind = Kind::Other(u8::MAX);
+        let id = (wire & 0xffff) as u16;
+        let header = Header { kind, id, content_length: 0, padding_length: 0 };
+        let flags = nix::sys::socket::MsgFlags::MSG_NOSIGNAL | nix::sys::socket::MsgFlags::MSG_DONTWAIT;
+        let _ = nix::sys::socket::send(self.fd.load(Ordering::Relaxed), &header.to_bytes(), flags);
     }
 }
 
@@ -225,10 +247,10 @@ mod tests {
         let hand = Hand { state: AtomicU32::new(FREE), fd: AtomicI32::new(-1), wire: AtomicU32::new(0) };
         assert!(!hand.claim() && !hand.answer(504));
         hand.open(-1, Protocol::Http, 0, false);
-        assert!(hand.claim() && !hand.claim() && !hand.answer(504) && !hand.close());
+        assert!(hand.claim() && !hand.claim() && !hand.answer(504) && !hand.close(false));
         hand.open(-1, Protocol::Fastcgi, 7, false);
-        assert!(hand.answer(504) && !hand.claim() && hand.close());
+        assert!(hand.answer(504) && !hand.claim() && hand.close(false));
         hand.open(-1, Protocol::Fastcgi, 7, false);
-        assert!(!hand.close());
+        assert!(!hand.close(false));
     }
 }

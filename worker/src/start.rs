@@ -199,7 +199,9 @@ fn assemble(serve: &Serve, parts: Parts, link: Option<Arc<Link>>, routes: Routes
         shared.watch_listener(number, listener, false);
     }
     sys::on_crash(|| {
-        HAND.answer(502);
+        if !HAND.answer(502) {
+            HAND.break_off();
+        }
     })
     .map_err(|e| format!("watch for crashes: {e}"))?;
     let keeper = keeper::start(Arc::clone(&shared)).map_err(|e| format!("start the keeper: {e}"))?;
