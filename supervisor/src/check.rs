@@ -19,7 +19,7 @@ pub(crate) fn check(file: &Path) -> ExitCode {
             return ExitCode::from(BAD_CONFIG);
         }
     };
-    let serving = ask::is_serving(&loaded.supervisor.control);
+    let serving = ask::is_serving(&loaded.supervisor.control) || is_before_start();
     let mut faults = loaded.faults;
     for (place, trial) in loaded.trials {
         if let Err(message) = trial.run(serving) {
@@ -41,6 +41,12 @@ pub(crate) fn check(file: &Path) -> ExitCode {
     }
     eprintln!("hostler: {} in {} with {pools}", counted(faults.len(), "fault"), file.display());
     ExitCode::from(BAD_CONFIG)
+}
+
+/// Whether systemd runs this check before it starts the supervisor (systemd.exec(5), `SYSTEMD_EXEC_PID`): it may keep
+/// the listeners of the former one then, and they answer as if somebody listened.
+fn is_before_start() -> bool {
+    std::env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid.parse() == Ok(std::process::id()))
 }
 
 /// `1 fault`, `2 faults`.

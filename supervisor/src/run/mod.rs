@@ -236,9 +236,7 @@ impl Shell {
             self.tell_systemd();
         }
         self.answer_all();
-        for place in self.places.values_mut() {
-            place.close();
-        }
+        self.close_listeners();
         self.drain_outputs();
         tracing::info!("hostler ends");
         Ok(ExitCode::SUCCESS)
@@ -291,11 +289,18 @@ impl Shell {
             Stop::Graceful(within) => within,
             Stop::Now => Duration::ZERO,
         });
-        // Nobody new from now on: clients are refused and can go elsewhere.
-        for place in self.places.values_mut() {
-            place.close();
-        }
+        // Nobody new from now on: clients are refused and can go elsewhere, or wait where systemd keeps the listeners.
+        self.close_listeners();
         self.events.push_back(Event::StopAll(stop));
+    }
+
+    /// At the end. Whether systemd will start us again with the listeners that it keeps, nobody tells us: so their
+    /// files stay, without which no client would find them.
+    fn close_listeners(&mut self) {
+        let kept = self.notify.keeps_listeners();
+        for place in self.places.values_mut() {
+            if kept { place.leave() } else { place.close() }
+        }
     }
 
     /// Lets the fleet decide about all events, and does what it says.

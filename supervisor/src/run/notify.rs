@@ -99,6 +99,11 @@ impl Notify {
         }
     }
 
+    /// Whether listeners may outlive this process in the descriptor store.
+    pub(super) fn keeps_listeners(&self) -> bool {
+        self.present
+    }
+
     /// Takes a listener out of the descriptor store.
     pub(crate) fn forget(&self, address: &Address) {
         self.tell(&[NotifyState::FdStoreRemove, NotifyState::FdName(&store_name(address))]);

@@ -115,7 +115,14 @@ impl Place {
         closed
     }
 
-    /// Closes all sockets.
+    /// Closes all sockets and leaves their files to whoever holds the sockets too.
+    pub(crate) fn leave(&mut self) {
+        for revision in self.revisions.values_mut() {
+            revision.sockets.clear();
+        }
+    }
+
+    /// Closes all sockets and removes their files.
     pub(crate) fn close(&mut self) {
         for revision in self.revisions.values_mut() {
             revision.sockets.drain(..).for_each(close);

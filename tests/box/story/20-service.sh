@@ -1,0 +1,74 @@
+# Reload, restart, crash and watchdog under load.
+# shellcheck shell=bash
+# shellcheck disable=SC2119
+say "reload under load"
+generation=$(pool www generation)
+load
+for _ in 1 2 3; do ok "systemctl reload" in_box systemctl reload hostler.service; done
+ok "when it comes back the new workers serve" is "$(pool www generation)" $((generation + 3))
+end_load
+ok "three reloads: no request failed" lost_nothing
+
+say "a faulty pool"
+load
+in_box sh -c 'printf "[pool.bad]\nuser = \"nobody-knows\"\nruntme = \"files\"\n" >/etc/hostler/pools.d/bad.toml'
+ok "check names file, line and column" sh -c 'echo "$1" | grep -q "/etc/hostler/pools.d/bad.toml:2:[0-9]*: "' sh "$(in_box hostler check 2>&1 || true)"
+ok "systemctl reload fails" not in_box systemctl reload hostler.service
+ok "the service is active" is "$(property ActiveState)" active
+ok "it starts with the faulty pool there" in_box systemctl restart hostler.service
+end_load
+ok "the other pool refused nobody" refused_nobody
+in_box rm /etc/hostler/pools.d/bad.toml
+ok "without it reload works" in_box systemctl reload hostler.service
+
+say "the socket's mode at a reload"
+in_box sed -i 's/mode = "0660"/mode = "0666"/' /etc/hostler/hostler.toml
+ok "systemctl reload" in_box systemctl reload hostler.service
+ok "it is as the config says" is "$(in_box stat -c '%a %U %G' /run/hostler/www.sock)" "666 root www-data"
+in_box sed -i 's/mode = "0666"/mode = "0660"/' /etc/hostler/hostler.toml
+in_box systemctl reload hostler.service
+ok "and again" is "$(in_box stat -c '%a' /run/hostler/www.sock)" 660
+
+say "restart under load"
+pid=$(property MainPID)
+load
+ok "systemctl restart" in_box systemctl restart hostler.service
+ok "systemctl restart once more" in_box systemctl restart hostler.service
+ok "another process" not is "$(property MainPID)" "$pid"
+end_load
+ok "two restarts: no connection was refused" refused_nobody
+ok "and no request failed" lost_nothing
+
+say "a crash of the supervisor under load"
+pid=$(property MainPID)
+load
+in_box kill -KILL "$pid"
+came_back() { [ "$(property ActiveState)" = active ] && [ "$(property MainPID)" != "$pid" ]; }
+ok "systemd starts another" wait_for came_back
+end_load
+ok "SIGKILL: no connection was refused" refused_nobody
+
+say "a supervisor that hangs"
+in_box mkdir -p /run/systemd/system/hostler.service.d
+in_box sh -c 'printf "[Service]\nWatchdogSec=3s\n" >/run/systemd/system/hostler.service.d/watchdog.conf'
+in_box systemctl daemon-reload
+in_box systemctl restart hostler.service
+pid=$(property MainPID)
+restarts=$(property NRestarts)
+load
+sleep 5
+ok "one that does not hang is left alone" is "$(property MainPID)" "$pid"
+in_box kill -STOP "$pid"
+ok "systemd starts another" wait_for came_back
+end_load
+ok "no connection was refused" refused_nobody
+ok "it was the watchdog" sh -c '[ "$1" -gt "$2" ]' sh "$(property NRestarts)" "$restarts"
+in_box rm -r /run/systemd/system/hostler.service.d
+in_box systemctl daemon-reload
+in_box systemctl restart hostler.service
+
+say "/run/hostler is gone"
+in_box systemctl stop hostler.service
+in_box rm -rf /run/hostler
+ok "systemctl start makes it" in_box systemctl start hostler.service
+ok "the page is there" page

@@ -1,0 +1,68 @@
+# The package's own life under load: upgrade, downgrade, broken config, log rotation.
+# shellcheck shell=bash
+installed() { in_box dpkg-query -W -f '${Version}' hostler; }
+version=$(dpkg-deb -f "$deb" Version)
+runs_what_is_installed() {
+  is "$(in_box readlink "/proc/$(property MainPID)/exe")" /usr/bin/hostler && in_box cmp "/proc/$(property MainPID)/exe" /usr/bin/hostler
+}
+install() { in_box apt-get install -q -y --allow-downgrades "/mnt/others/$1.deb"; }
+
+say "upgrade from the previous version under load"
+ok "the older one is installed" install '~old'
+pid=$(property MainPID)
+in_box sed -i '1i # a local change' /etc/hostler/hostler.toml
+load
+ok "apt installs the newer one" install +new
+ok "it is there" is "$(installed)" "$version+new"
+end_load
+ok "upgrade: no request failed" lost_nothing
+ok "under the same process id" is "$(property MainPID)" "$pid"
+ok "the new program runs" runs_what_is_installed
+ok "the journal tells" journal_has "the new program goes on"
+ok "systemd thinks it active" is "$(property ActiveState)" active
+ok "the local change to the config is there" in_box grep -q "a local change" /etc/hostler/hostler.toml
+ok "reload works as before" in_box systemctl reload hostler.service
+
+say "downgrade under load"
+load
+ok "apt installs the older one" install '~old'
+end_load
+ok "downgrade: no request failed" lost_nothing
+ok "the older program runs" runs_what_is_installed
+
+say "a restart after upgrades"
+load
+ok "systemctl restart" in_box systemctl restart hostler.service
+end_load
+ok "no connection was refused" refused_nobody
+
+say "a broken config and apt"
+in_box sh -c 'cp -p /etc/hostler/hostler.toml /root/good.toml; echo "this is no toml" >>/etc/hostler/hostler.toml'
+load
+ok "apt upgrades all the same" install +new
+end_load
+ok "no request failed: the old settings serve on" lost_nothing
+in_box systemctl stop hostler.service
+ok "with it the service does not start" not in_box systemctl start hostler.service
+ok "nor does systemd try again and again" sh -c '[ "$1" -le 1 ]' sh "$(property NRestarts)"
+ok "apt upgrades a service that failed" install +newer
+ok "nothing is half installed" is "$(in_box dpkg --audit | wc -l)" 0
+ok "apt reinstalls it" in_box apt-get install -q -y --reinstall "/mnt/others/+newer.deb"
+in_box cp -p /root/good.toml /etc/hostler/hostler.toml
+in_box rm /root/good.toml
+in_box systemctl reset-failed hostler.service
+ok "with the good config it starts" in_box systemctl start hostler.service
+ok "the page is there" page
+
+say "logs are rotated under load"
+in_box sed -i '/^request_timeout/a access_log = { file = "/var/log/hostler/www.log" }' /etc/hostler/hostler.toml
+ok "reload with an access log" in_box systemctl reload hostler.service
+load
+ok "logrotate" in_box logrotate --force /etc/logrotate.d/hostler
+wait_for in_box test -s /var/log/hostler/www.log
+ok "the new file is written to" in_box test -s /var/log/hostler/www.log
+ok "the old one is there" in_box test -s /var/log/hostler/www.log.1
+end_load
+ok "rotation: no request failed" lost_nothing
+lines=$(in_box sh -c 'cat /var/log/hostler/www.log /var/log/hostler/www.log.1 | wc -l')
+ok "a line for each request" sh -c '[ "$1" -ge "$2" ]' sh "$lines" "$(counted right "$place.http" "$place.fastcgi")"

@@ -1,0 +1,18 @@
+# Remove, reinstall, purge.
+# shellcheck shell=bash
+say "remove, and install again"
+ok "apt removes it" in_box apt-get remove -q -y hostler
+ok "nothing runs" not in_box pgrep -x hostler
+ok "no socket is left" in_box test ! -e /run/hostler
+ok "the config is" in_box grep -q "a local change" /etc/hostler/hostler.toml
+ok "apt installs it again" in_box apt-get install -q -y "/mnt/$(basename "$deb")"
+ok "with the local change" in_box grep -q "a local change" /etc/hostler/hostler.toml
+ok "it serves" wait_for page
+
+say "purge"
+ok "apt purges it" in_box apt-get purge -q -y hostler
+ok "nothing runs" not in_box pgrep -x hostler
+# What the README's words themselves put elsewhere is the site of nginx, which stood there before.
+snapshot | grep -v '/__pycache__' | sort >"$place.after"
+left() { comm -13 <(sort "$place.before") "$place.after" | grep -vE '^/run/(systemd|nginx|dbus|user|lock|log|utmp|udev|credentials|mount|shm|sudo|initctl|host)' || true; }
+ok "nothing is left" is "$(left)" ""
