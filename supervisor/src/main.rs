@@ -3,7 +3,6 @@
 //! Reads the command line and calls the part that does it; the files beside it are these parts. `run` is the
 //! supervisor; `ask` are the commands that talk to a running one; `check`, `serve` and `demo` are what they say.
 #![forbid(unsafe_code)]
-#![allow(dead_code)] // Parts land one by one; goes when `run` uses them.
 
 mod ask;
 mod check;

@@ -410,7 +410,8 @@ impl Runtimes<'_> {
             check.fault(section.place("command"), message);
         }
         if section.number32("concurrency").is_some_and(|requests| requests > 1) {
-            let message = "a program has one request at a time as yet: leave \"concurrency\" out, and use more workers";
+            let message =
+                "a program has one request at a time as yet: leave \"concurrency\" out, and use more workers";
             check.fault(section.place("concurrency"), message);
         }
         Some(Fastcgi {

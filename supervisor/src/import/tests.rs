@@ -149,11 +149,24 @@ fn a_uwsgi_app_is_carried_over_or_named() {
             "master = true: ",
             "stats = 127.0.0.1:1717: ",
             "set = $(HOME): ",
+            "owner = \"root\", group = \"root\"",
             "fastcgi_pass in place of uwsgi_pass",
         ],
     );
     loaded(&text);
+    assert!(!text.contains("processes = 8") && !text.contains("chown-socket"), "{text}");
     assert!(uwsgi::read(Path::new("x"), "[other]\n", &[]).is_err());
+}
+
+#[test]
+fn placeholders_of_uwsgi_are_named_and_not_taken_for_paths() {
+    let source = "[uwsgi]\nsocket = /run/%(x)/socket\nmodule = a\nuid = root\nchown-socket = root\n";
+    let text = text(uwsgi::read(Path::new("/etc/uwsgi/shop.ini"), source, &[]));
+    has(
+        &text,
+        &["socket = /run/%(x)/socket: holds a placeholder", "Where to listen is not in what was imported"],
+    );
+    loaded(&text);
 }
 
 #[test]

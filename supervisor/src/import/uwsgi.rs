@@ -7,6 +7,8 @@ use toml::{Table, Value};
 
 /// What becomes of an option.
 enum Fate {
+    /// It is looked at elsewhere, together with others.
+    Seen,
     /// It goes on to uWSGI.
     Pass,
     /// It is done by Hostler, in the way that is said.
@@ -16,10 +18,12 @@ enum Fate {
 }
 
 const PROCESSES: &str = "there is one process a worker, and Hostler is the master";
+const PLACEHOLDER: &str = "holds a placeholder that uWSGI fills in: set it by hand";
 const HOSTLER: &str = "Hostler sees to it";
 
 /// The options that concern more than the app.
 const FATES: &[(&[&str], Fate)] = &[
+    (&["processes", "workers", "p", "cheaper", "chmod-socket", "chown-socket"], Fate::Seen),
     (&["uid", "user"], Fate::Set(|draft, value| put(draft, "user", value))),
     (&["gid", "group"], Fate::Set(|draft, value| put(draft, "group", value))),
     (&["chdir", "base"], Fate::Set(|draft, value| put(draft, "directory", value))),
@@ -71,17 +75,7 @@ const FATES: &[(&[&str], Fate)] = &[
         Fate::Note("see access_log, and log in [supervisor]"),
     ),
     (
-        &[
-            "processes",
-            "workers",
-            "p",
-            "cheaper",
-            "cheaper-initial",
-            "cheaper-step",
-            "cheaper-algo",
-            "cheap",
-            "idle",
-        ],
+        &["cheaper-initial", "cheaper-step", "cheaper-algo", "cheap", "idle"],
         Fate::Note("see [pool.NAME.workers]"),
     ),
     (
@@ -104,8 +98,6 @@ const FATES: &[(&[&str], Fate)] = &[
             "need-app",
             "auto-procname",
             "procname-prefix",
-            "chmod-socket",
-            "chown-socket",
             "socket-timeout",
             "harakiri-verbose",
             "so-keepalive",
@@ -151,6 +143,10 @@ pub(super) fn read(path: &Path, text: &str, programs: &[PathBuf]) -> Result<Vec<
     for (key, value) in &section.entries {
         let value = magic(value);
         if SOCKETS.contains(&key.as_str()) {
+            if is_placeholder(&value) {
+                draft.note(&format!("{key} = {value}"), PLACEHOLDER);
+                continue;
+            }
             listen.push(address(&value));
             if !key.starts_with("fastcgi") {
                 draft.note(
@@ -162,12 +158,10 @@ pub(super) fn read(path: &Path, text: &str, programs: &[PathBuf]) -> Result<Vec<
         }
         let fate = FATES.iter().find(|(names, _)| names.contains(&key.as_str())).map(|(_, fate)| fate);
         match fate.unwrap_or(&Fate::Pass) {
+            Fate::Seen => {}
             Fate::Pass if value.is_empty() => command.push(format!("--{key}")),
-            Fate::Pass if value.contains("$(") || value.contains('%') => {
-                draft.note(
-                    &format!("{key} = {value}"),
-                    "holds a placeholder of uWSGI: add it to command by hand",
-                );
+            Fate::Pass | Fate::Set(_) if is_placeholder(&value) => {
+                draft.note(&format!("{key} = {value}"), PLACEHOLDER);
             }
             Fate::Pass => command.extend([format!("--{key}"), value]),
             Fate::Note(why) => draft.note(&format!("{key} = {value}"), why),
@@ -180,6 +174,11 @@ pub(super) fn read(path: &Path, text: &str, programs: &[PathBuf]) -> Result<Vec<
     }
     finish(&mut draft, section, listen, command, there);
     Ok(vec![draft])
+}
+
+/// `$(NAME)`, `%(name)`, `%n`: known to uWSGI alone.
+fn is_placeholder(value: &str) -> bool {
+    value.contains("$(") || value.contains('%')
 }
 
 fn finish(
@@ -198,11 +197,11 @@ fn finish(
                 format!("{:0>4}", if mode.is_empty() { "666" } else { mode }).into(),
             );
         }
-        if let (Some((owner, group)), true) =
-            (section.last("chown-socket").and_then(|own| own.split_once(':')), file)
-        {
-            entry.insert("owner".to_owned(), owner.into());
-            entry.insert("group".to_owned(), group.into());
+        let owners = section.last("chown-socket").filter(|_| file);
+        let (owner, group) =
+            owners.map_or((None, None), |own| (own.split(':').next(), own.split(':').nth(1)));
+        for (key, name) in [("owner", owner), ("group", group)] {
+            entry.extend(name.map(|name| (key.to_owned(), Value::from(name))));
         }
     }
     if listen.is_empty() {
