@@ -10,6 +10,7 @@ mod cli;
 mod config;
 mod control;
 mod demo;
+#[allow(dead_code)] // The simulator and the stories look at more than the shell does.
 mod fleet;
 mod guess;
 mod import;

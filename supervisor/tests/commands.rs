@@ -138,3 +138,44 @@ fn a_taken_port_is_told_before_anything_starts() {
         assert!(err(&output).contains("--listen 127.0.0.1:8081"), "{}", err(&output));
     }
 }
+
+#[test]
+fn what_import_prints_passes_the_check() {
+    if !nix::unistd::geteuid().is_root() {
+        return; // Units and pools name users, and only root may become one.
+    }
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name).display().to_string();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/import/golden");
+    // The same units and pool as Debian's, but for the place of their sockets: somebody may listen there.
+    for name in ["fcgiwrap.service", "fcgiwrap.socket", "www.conf"] {
+        let text = fs::read_to_string(golden.join(name)).unwrap();
+        let text = text.replace("/run/php/", "/run/").replace("/run/", &at(""));
+        fs::write(at(name), text).unwrap();
+    }
+    let mut sets = vec![("fcgiwrap", at("fcgiwrap.service"))];
+    if Path::new("/usr/bin/php-cgi").exists() {
+        sets.push(("php-fpm", at("www.conf")));
+    }
+    for (server, file) in sets {
+        let output = hostler(&["import", server, &file]);
+        assert_eq!(code(&output), 0, "{output:?}");
+        fs::write(at("hostler.toml"), out(&output)).unwrap();
+        let checked = hostler(&["check", "--config", &at("hostler.toml")]);
+        assert_eq!(code(&checked), 0, "{}\n{}", out(&checked), out(&output));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_imported_is_named_and_ends_with_1() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("empty").display().to_string();
+    for server in ["php-fpm", "uwsgi", "fcgiwrap", "mono"] {
+        assert_eq!(code(&hostler(&["import", server, &file])), 1);
+    }
+    fs::write(&file, "").unwrap();
+    for server in ["php-fpm", "uwsgi", "fcgiwrap", "mono"] {
+        let output = hostler(&["import", server, &file]);
+        assert_eq!((code(&output), out(&output).as_str()), (1, ""), "{server}: {output:?}");
+    }
+}

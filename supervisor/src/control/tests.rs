@@ -44,6 +44,21 @@ fn the_socket_is_for_its_owner_alone() {
 }
 
 #[test]
+fn a_control_socket_that_somebody_removed_is_there_again_after_a_reload() {
+    let (_directory, path, mut server) = server();
+    fs::remove_file(&path).unwrap();
+    server.refresh().unwrap();
+    let client = {
+        let path = path.clone();
+        thread::spawn(move || client::get::<Status>(&path, "/status"))
+    };
+    turn_until(&mut server, |_, _| client.is_finished());
+    assert!(client.join().unwrap().is_ok());
+    server.remove_file();
+    assert!(!path.exists());
+}
+
+#[test]
 fn a_second_supervisor_is_refused() {
     let (_directory, path, _server) = server();
     assert!(matches!(Server::open(&path), Err(listeners::Error::InUse(_))));

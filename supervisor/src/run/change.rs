@@ -95,6 +95,11 @@ impl Shell {
             return Err("everything is being stopped".to_owned());
         }
         self.notify.reload();
+        if let Some(server) = &mut self.control
+            && let Err(e) = server.refresh()
+        {
+            tracing::warn!("control socket: {e}");
+        }
         let path = match &self.source {
             Source::Made(loaded) => {
                 let pools = loaded.pools.clone();
