@@ -92,7 +92,7 @@ make_versions() {
     rm -rf "$place.repack"
     dpkg-deb -R "$1" "$place.repack"
     sed -i "s/^Version: .*/Version: $name/" "$place.repack/DEBIAN/control"
-    dpkg-deb --root-owner-group -b "$place.repack" "$2/${name#"$version"}.deb" >/dev/null
+    dpkg-deb --root-owner-group -Zgzip -z1 -b "$place.repack" "$2/${name#"$version"}.deb" >/dev/null
   done
   rm -rf "$place.repack"
 }
