@@ -53,24 +53,45 @@ impl Hand {
         self.state.load(Ordering::Acquire) == CLAIMED
     }
 
-    /// The request is over, whole or `cut`: `true` where another has answered it. Waits for that other to be done.
+    /// The request is over, whole or `cut`: `true` where another has answered or cut it. Waits for that other to be done.
     pub(crate) fn close(&self, cut: bool) -> bool {
         if cut {
             self.break_off();
         }
-        let mut state = self.state.load(Ordering::Acquire);
-        if state == OPEN {
-            match self.state.compare_exchange(OPEN, FREE, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return false,
-                Err(now) => state = now,
+        loop {
+            let state = self.state.load(Ordering::Acquire);
+            match state {
+                OPEN | CLAIMED => {
+                    if self.state.compare_exchange(state, FREE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                        return false;
+                    }
+                }
+                ANSWERING => std::thread::yield_now(),
+                _ => {
+                    self.state.store(FREE, Ordering::Release);
+                    return state == ANSWERED;
+                }
             }
         }
-        while state == ANSWERING {
-            std::thread::yield_now();
-            state = self.state.load(Ordering::Acquire);
+    }
+
+    /// Ends the request in the worker's place: answers it, or, where part of the answer is out, cuts it and ends the
+    /// connection. `false` where it is over or was ended before.
+    pub(crate) fn end(&self, status: u16) -> bool {
+        self.answer(status) || self.cut()
+    }
+
+    fn cut(&self) -> bool {
+        if self.state.compare_exchange(CLAIMED, ANSWERING, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return false;
         }
-        self.state.store(FREE, Ordering::Release);
-        state == ANSWERED
+        self.send_broken();
+        let fd = self.fd.load(Ordering::Relaxed);
+        if fd >= 0 {
+            let _ = nix::sys::socket::shutdown(fd, nix::sys::socket::Shutdown::Both);
+        }
+        self.state.store(ANSWERED, Ordering::Release);
+        true
     }
 
     /// Answers in the worker's place, where nothing of the answer is out, and ends the connection.
@@ -96,8 +117,14 @@ impl Hand {
     /// of the answer. A record of a type that there is not is a fault for nginx, Apache and HAProxy, which then cut
     /// their own answer; lighttpd and Caddy take both for the end, and have to be told by Content-Length.
     pub(crate) fn break_off(&self) {
+        if self.is_claimed() {
+            self.send_broken();
+        }
+    }
+
+    fn send_broken(&self) {
         let wire = self.wire.load(Ordering::Relaxed);
-        if !self.is_claimed() || wire & HTTP != 0 {
+        if wire & HTTP != 0 {
             return;
         }
         let kind = Kind::Other(u8::MAX);
@@ -252,5 +279,15 @@ mod tests {
         assert!(hand.answer(504) && !hand.claim() && hand.close(false));
         hand.open(-1, Protocol::Fastcgi, 7, false);
         assert!(!hand.close(false));
+    }
+
+    #[test]
+    fn what_is_half_answered_is_cut_once() {
+        let hand = Hand { state: AtomicU32::new(FREE), fd: AtomicI32::new(-1), wire: AtomicU32::new(0) };
+        hand.open(-1, Protocol::Http, 0, false);
+        assert!(hand.claim() && hand.end(504) && !hand.end(504) && !hand.is_claimed() && hand.close(true));
+        hand.open(-1, Protocol::Http, 0, false);
+        assert!(hand.end(504) && !hand.end(504) && !hand.claim() && hand.close(false));
+        assert!(!hand.end(504));
     }
 }

@@ -223,7 +223,7 @@ impl Keeper {
             self.told_slow = true;
             self.report(&Report::Slow { request: self.shared.counters.request(), ms });
         }
-        if self.shared.limits.request_timeout.is_some_and(over) && HAND.answer(504) {
+        if self.shared.limits.request_timeout.is_some_and(over) && HAND.end(504) {
             self.shared.counters.add_shared(page::WORD_TIMEOUTS, 1);
             self.report(&Report::TimedOut { request: self.shared.counters.request(), ms });
         }
@@ -233,7 +233,7 @@ impl Keeper {
     fn orphaned(&self, now: u64) {
         let limit = self.shared.limits.request_timeout.unwrap_or(ORPHANED);
         if self.gone.is_some_and(|gone| u128::from(now.saturating_sub(gone)) > limit.as_nanos()) {
-            HAND.answer(504);
+            HAND.end(504);
             eprintln!(
                 "hostler: the supervisor is gone and the request does not end: {}",
                 self.shared.counters.request()
