@@ -3,8 +3,9 @@
 use hostler_tests::{
     fcgi,
     net::Stream,
+    nginx::Nginx,
     place::{self, Place},
-    program::{descendants, eventually, lives},
+    program::{descendants, eventually, lives, status},
     reader::{Fault, Reader},
     worker::{self, Worker, short_limits},
 };
@@ -107,16 +108,45 @@ fn a_script_is_told_of_the_request_and_of_nothing_else() {
 }
 
 #[test]
-fn a_400_kb_post_is_echoed_without_a_deadlock() {
-    let place = scripts(&[("echo.cgi", &format!("{HEAD}; exec cat"))]);
-    let body = place::bytes(400 * 1024, 7);
-    let worker = http(&place);
-    let answer = worker.http().post("/cgi/echo.cgi", &body);
-    assert!(answer.body == body, "{} of {} bytes", answer.body.len(), body.len());
+fn a_post_of_any_size_is_echoed_without_a_deadlock() {
+    let early = format!("{HEAD}; exec cat");
+    let late = format!("cat > \"$PLACE/body.$$\"; {HEAD}; cat \"$PLACE/body.$$\"");
+    let place = scripts(&[("early.cgi", &early), ("late.cgi", &late)]);
+    let (http, fastcgi) = (http(&place), fastcgi(&place));
+    for len in [0, 1, 65_535, 65_536, 65_537, 130_000, 200_000, 400 * 1024, 5 << 20] {
+        let body = place::bytes(len, 7);
+        for script in ["/cgi/early.cgi", "/cgi/late.cgi"] {
+            let answer = http.http().post(script, &body);
+            assert!(answer.body == body, "http {script}: {} of {len} bytes", answer.body.len());
+            let mut client = fastcgi.connect();
+            client.stream().write_all(&fcgi::Request::post(script, &body).to_bytes()).unwrap();
+            let answer = client.answer(1, "POST").unwrap();
+            assert!(answer.body == body, "fastcgi {script}: {} of {len} bytes", answer.body.len());
+        }
+    }
+    for worker in [http, fastcgi] {
+        let peak = status(worker.pid(), "VmHWM").unwrap();
+        assert!(peak < 16 * 1024, "{peak} KiB at most");
+    }
+}
+
+#[test]
+fn an_answer_that_streams_does_not_wait_for_a_script_that_leaves_its_body() {
+    let script =
+        format!("{HEAD}; echo first; while [ ! -e \"$PLACE/go\" ]; do sleep 0.01; done; echo second");
+    let place = scripts(&[("deaf.cgi", &script)]);
     let worker = fastcgi(&place);
     let mut client = worker.connect();
-    client.stream().write_all(&fcgi::Request::post("/cgi/echo.cgi", &body).to_bytes()).unwrap();
-    assert!(client.answer(1, "POST").unwrap().body == body);
+    let body = place::bytes(300_000, 3);
+    client.stream().write_all(&fcgi::Request::post("/cgi/deaf.cgi", &body).to_bytes()).unwrap();
+    let mut text = String::new();
+    let answer = client.answer_into(1, "POST", &mut |part| {
+        text.push_str(std::str::from_utf8(part).unwrap());
+        if text == "first\n" {
+            place.file("go", "");
+        }
+    });
+    assert_eq!((answer.unwrap().status, text.as_str()), (200, "first\nsecond\n"));
 }
 
 #[test]
@@ -271,6 +301,31 @@ fn a_script_over_its_time_is_answered_for_and_gone() {
 }
 
 #[test]
+fn a_script_over_its_time_amid_its_answer_is_cut_and_gone() {
+    let place =
+        scripts(&[("half.cgi", &format!("echo $$ > \"$PLACE/script\"; {HEAD}; echo half; exec sleep 1000"))]);
+    for protocol in [Protocol::Http, Protocol::Fastcgi] {
+        let limits = Limits { request_timeout: Some(Duration::from_millis(500)), ..short_limits() };
+        let worker = worker::own(protocol, apps(&place), limits);
+        let cut = match protocol {
+            Protocol::Http => {
+                let mut client = worker.http();
+                client.ask("GET", "/cgi/half.cgi", &[]);
+                client.answer("GET").unwrap_err()
+            }
+            Protocol::Fastcgi => {
+                let mut client = worker.connect();
+                client.stream().write_all(&fcgi::Request::get("/cgi/half.cgi").to_bytes()).unwrap();
+                client.answer(1, "GET").unwrap_err()
+            }
+        };
+        assert!(matches!(cut, Fault::Cut | Fault::Reset), "{protocol:?}: {cut:?}");
+        gone(&place, "script");
+        fs::remove_file(place.path("script")).unwrap();
+    }
+}
+
+#[test]
 fn a_script_without_a_head_is_a_500_and_one_that_dies_amid_its_body_is_cut() {
     let place = scripts(&[
         ("silent.cgi", "exit 0"),
@@ -316,6 +371,46 @@ fn a_location_redirects_here_or_there() {
     let answer = worker.http().get("/cgi/elsewhere.cgi");
     assert_eq!((answer.status, answer.field("location")), (302, Some("/other/app")));
     assert_eq!(worker.http().get("/cgi/circle.cgi").status, 500);
+}
+
+#[test]
+fn real_nginx_passes_requests_to_scripts_and_back() {
+    let place = scripts(&[
+        ("echo.cgi", &format!("{HEAD}; exec cat")),
+        ("where.cgi", &format!("{HEAD}; echo \"$SCRIPT_NAME|$PATH_INFO|$QUERY_STRING|$CONTENT_LENGTH\"")),
+        ("wait.cgi", &format!("echo $$ > \"$PLACE/script\"; {HEAD}; echo on; exec sleep 1000")),
+        (
+            "stream.cgi",
+            &format!("{HEAD}; i=0; while [ $i -lt 200000 ]; do echo 0123456789abcdef; i=$((i+1)); done"),
+        ),
+    ]);
+    let worker = fastcgi(&place);
+    let root = place.path("bin");
+    let location = format!(
+        "location /cgi/ {{ include /etc/nginx/fastcgi_params; fastcgi_split_path_info ^(/cgi/[^/]+)(.*)$; \
+         fastcgi_param PATH_INFO $fastcgi_path_info; fastcgi_buffering off; \
+         if ($fastcgi_script_name ~ ^/cgi/(.*)$) {{ set $script $1; }} \
+         fastcgi_param SCRIPT_FILENAME {}/$script; fastcgi_pass {}; }}",
+        root.display(),
+        worker.address
+    );
+    let nginx = Nginx::with("", &location);
+    let mut client = nginx.connect();
+    assert_eq!(client.get("/cgi/where.cgi/a%20b?q=1").text(), "/cgi/where.cgi|/a b|q=1|\n");
+    assert_eq!(client.get("/cgi/where.cgi").text(), "/cgi/where.cgi|||\n");
+    let body = place::bytes(400 * 1024, 9);
+    let echoed = client.post("/cgi/echo.cgi", &body);
+    assert!(echoed.body == body, "{} with {} of {} bytes", echoed.status, echoed.body_len, body.len());
+    assert_eq!(client.get("/cgi/stream.cgi").body_len, 200_000 * 17);
+    assert_eq!(client.get("/cgi/none.cgi").status, 404);
+    client.ask("HEAD", "/cgi/where.cgi", &[]);
+    assert_eq!(client.answer("HEAD").unwrap().status, 200);
+    client.ask("GET", "/cgi/wait.cgi", &[]);
+    let mut byte = [0];
+    client.stream().read_exact(&mut byte).unwrap();
+    drop(client);
+    gone(&place, "script");
+    assert_eq!(nginx.connect().get("/cgi/where.cgi").status, 200);
 }
 
 #[test]

@@ -12,12 +12,15 @@
 //! - A body of unknown length (chunked) comes without CONTENT_LENGTH and ends with the script's input.
 //! - The output of a script that writes a status line of HTTP (NPH, section 5) is read as a head like any other,
 //!   since a web server's protocol has no room for the script's own framing; with Transfer-Encoding it is refused.
+//! - The answer begins when the body has come whole, or the script has closed its input: a script cannot converse
+//!   with its client.
 //! - A local redirect (section 6.2.2) to a path outside the app is sent to the client as a 302.
 //! - A worker that is killed with SIGKILL cannot end its script; the script is left with closed pipes.
 
 mod child;
 mod environment;
 mod family;
+mod intake;
 pub(crate) mod lines;
 mod pump;
 pub(crate) mod script;

@@ -1,12 +1,14 @@
 //! Moves bytes between a client and a script, both ways at once: the body to the script's input, its output to the
 //! answer, its complaints to the log.
 //!
-//! Always holds: nothing is buffered that grows with a body or an answer; the script's output is read whether or
-//! not its input can take more, so a script that echoes cannot deadlock; the answer ends when the script itself
-//! has ended and its pipe is empty, whoever else holds the pipe; a client that leaves ends the script.
+//! Always holds: no memory grows with a body or an answer; the answer begins when the body is here, or is not wanted
+//! ([`super::intake`] says why), and the body comes in whether or not the script takes it, so a script that echoes
+//! cannot deadlock; the answer ends when the script itself has ended and its pipe is empty, whoever else holds
+//! the pipe; a client that leaves ends the script.
 
 use super::{
     child::{self, Child, Pipes},
+    intake::Intake,
     lines::Lines,
 };
 use crate::{Error, answer::Answer, request::Request};
@@ -19,12 +21,14 @@ use nix::{
 use std::{
     io::{self, Read, Write},
     os::fd::AsFd,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// The longest head of an answer, in bytes.
 const HEAD_LIMIT: usize = 64 * 1024;
-/// Bytes moved at once, in either direction: what a pipe holds.
+/// Output that is taken from the script while it must not be sent yet.
+const HELD_LIMIT: usize = 64 * 1024;
+/// Bytes of output moved at once: what a pipe holds.
 const PIECE: usize = 64 * 1024;
 /// Milliseconds that output waits for more of it before it is sent.
 const GATHER: u8 = 3;
@@ -48,23 +52,19 @@ pub(super) struct Pump<'p, 'r, 'a> {
     request: &'p mut Request<'r>,
     answer: &'p mut Answer<'a>,
     pipes: Pipes,
-    /// Body bytes that the script has not taken yet, from `taken` on.
-    body: Vec<u8>,
-    taken: usize,
-    /// When the client last sent some of its body.
-    heard: Instant,
+    intake: Intake,
     /// Bytes came from the client that are no body and no farewell: there is no use in watching for more.
     deaf: bool,
     output: Output,
     complaints: Lines,
     piece: Vec<u8>,
-    /// Part of the answer waits in its buffer.
+    /// Output waits to be sent.
     unsent: bool,
 }
 
 /// How far the answer is.
 enum Output {
-    /// Its head is not whole.
+    /// Its head is not whole, or must not leave yet.
     Head(Vec<u8>),
     /// Its head is out.
     Body,
@@ -100,9 +100,7 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
             request,
             answer,
             pipes,
-            body: Vec::new(),
-            taken: 0,
-            heard: Instant::now(),
+            intake: Intake::new(),
             deaf: false,
             output: Output::Head(Vec::new()),
             complaints: Lines::default(),
@@ -166,12 +164,14 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
                 self.read_stderr();
             }
             if ready.exited {
-                return self.drain();
+                self.pipes.stdin = None;
+                self.drain()?;
+                break;
             }
             if ready.stdout {
                 self.read_stdout()?;
             }
-            if ready.client && !self.wants_body() {
+            if ready.client && !self.listens() {
                 if self.request.client_gone() {
                     return Err(Error::Gone);
                 }
@@ -183,35 +183,68 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
             if ready.timed_out {
                 self.timed_out()?;
             }
+            self.release()?;
         }
-        Ok(())
+        self.pipes.stdin = None;
+        self.release()
     }
 
-    /// The script has taken all that came, and would take more.
-    fn wants_body(&self) -> bool {
-        self.pipes.stdin.is_some() && self.taken == self.body.len()
+    /// More of the body can be taken in.
+    fn listens(&self) -> bool {
+        self.pipes.stdin.is_some() && self.intake.listens()
+    }
+
+    /// The answer may begin: the body is here, or the script wants no more of it.
+    fn may_answer(&self) -> bool {
+        self.pipes.stdin.is_none() || self.intake.is_over()
+    }
+
+    /// Begins the answer where it may and can.
+    fn release(&mut self) -> Result<(), Error> {
+        match &self.output {
+            Output::Head(held) if self.may_answer() && !held.is_empty() => {
+                if let Some(next) = begin(held, self.answer)? {
+                    self.output = next;
+                    self.unsent = true;
+                }
+                Ok(())
+            }
+            Output::Head(held) if held.len() >= HELD_LIMIT => self.divert(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the body in without waiting for the script to take it, since there is output to send.
+    fn divert(&mut self) -> Result<(), Error> {
+        if !self.intake.divert()? {
+            return Ok(());
+        }
+        self.feed()?;
+        self.release()
     }
 
     fn wait(&mut self, child: &Child) -> Result<Ready, Error> {
-        let wants_body = self.wants_body();
-        let timeout = self.timeout(wants_body);
+        let listens = self.listens();
+        let timeout = self.timeout(listens);
+        let full =
+            matches!(&self.output, Output::Head(held) if held.len() >= HELD_LIMIT && !self.may_answer());
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(5);
         let mut events: Vec<Event> = Vec::with_capacity(5);
         let mut watch = |fd, flags, event| {
             fds.push(PollFd::new(fd, flags));
             events.push(event);
         };
-        if let Some(stdout) = &self.pipes.stdout {
+        if let Some(stdout) = self.pipes.stdout.as_ref().filter(|_| !full) {
             watch(stdout.as_fd(), PollFlags::POLLIN, Event::Stdout);
         }
         if let Some(stderr) = &self.pipes.stderr {
             watch(stderr.as_fd(), PollFlags::POLLIN, Event::Stderr);
         }
-        if let Some(stdin) = self.pipes.stdin.as_ref().filter(|_| !wants_body) {
+        if let Some(stdin) = self.pipes.stdin.as_ref().filter(|_| self.intake.has_more()) {
             watch(stdin.as_fd(), PollFlags::POLLOUT, Event::Stdin);
         }
         watch(child.exit().as_fd(), PollFlags::POLLIN, Event::Exited);
-        let incoming = if wants_body || !self.deaf { PollFlags::POLLIN } else { PollFlags::empty() };
+        let incoming = if listens || !self.deaf { PollFlags::POLLIN } else { PollFlags::empty() };
         let connection = self.request.body();
         watch(connection.as_fd(), incoming | HUNG_UP, Event::Client);
         let count = match poll(&mut fds, timeout) {
@@ -228,63 +261,55 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
 
     /// How long to wait for anything: a moment where output is held back, else for as long as the client may take
     /// to send more of its body, else for ever.
-    fn timeout(&mut self, wants_body: bool) -> PollTimeout {
+    fn timeout(&mut self, listens: bool) -> PollTimeout {
         if self.unsent {
             return PollTimeout::from(GATHER);
         }
-        if !wants_body {
+        if !listens {
             return PollTimeout::NONE;
         }
-        let left = self.request.body().read_timeout().saturating_sub(self.heard.elapsed());
+        let left = self.intake.patience(self.request.body().read_timeout());
         PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
     }
 
     fn timed_out(&mut self) -> Result<(), Error> {
         if std::mem::take(&mut self.unsent) {
-            return self.answer.flush();
+            return if self.may_answer() { self.answer.flush() } else { self.divert() };
         }
-        if self.wants_body() && self.heard.elapsed() >= self.request.body().read_timeout() {
+        if self.listens() && self.intake.patience(self.request.body().read_timeout()).is_zero() {
             return Err(Error::Client(408, "no more of its body in time"));
         }
         Ok(())
     }
 
-    /// Gives the script as much of the body as is there and as it takes.
+    /// Takes in as much of the body as is there and has a place, and gives the script as much as it takes.
     fn feed(&mut self) -> Result<(), Error> {
         while let Some(stdin) = &mut self.pipes.stdin {
-            let pending = self.body.get(self.taken..).unwrap_or_default();
-            if pending.is_empty() {
-                if !self.hear()? {
+            let front = self.intake.front()?;
+            if front.is_empty() {
+                if self.intake.is_over() {
+                    self.pipes.stdin = None;
+                } else if !self.intake.hear(self.request.body())? {
                     return Ok(());
                 }
                 continue;
             }
-            match stdin.write(pending) {
-                Ok(count) => self.taken += count,
+            match stdin.write(front) {
+                Ok(count) => self.intake.take(count),
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(()),
+                    io::ErrorKind::WouldBlock => break,
                     io::ErrorKind::Interrupted => {}
                     // The script has closed its input: it wants no more of the body.
                     _ => self.pipes.stdin = None,
                 },
             }
         }
-        Ok(())
-    }
-
-    /// Takes more of the body in; closes the script's input at its end. `false` where nothing is there yet.
-    fn hear(&mut self) -> Result<bool, Error> {
-        self.body.resize(PIECE, 0);
-        self.taken = 0;
-        let heard = self.request.body().try_read(&mut self.body);
-        self.body.truncate(*heard.as_ref().unwrap_or(&0));
-        match heard {
-            Ok(0) => self.pipes.stdin = None,
-            Ok(_) => self.heard = Instant::now(),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) => return Err(error.into()),
+        while self.listens() {
+            if !self.intake.hear(self.request.body())? {
+                break;
+            }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Reads what the script has written, up to some pieces of it.
@@ -338,10 +363,8 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
             }
             Output::Head(held) => {
                 held.extend_from_slice(bytes);
-                let Some(next) = begin(held, self.answer)? else { return Ok(()) };
-                self.output = next;
                 self.unsent = true;
-                Ok(())
+                self.release()
             }
         }
     }
