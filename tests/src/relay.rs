@@ -79,3 +79,14 @@ pub fn begun(settings: Fastcgi) -> Worker {
     };
     worker::started(&place::program("hostler"), &[&listener], serve, &Queue::new(), place)
 }
+
+/// A worker that relays FastCGI from a listener to a program, ready.
+#[must_use]
+pub fn on(listener: &Listener, settings: Fastcgi) -> Worker {
+    let serve = Serve {
+        limits: short_limits(),
+        apps: apps(settings),
+        ..worker::serve(&[(listener, Protocol::Fastcgi)])
+    };
+    worker::served(&place::program("hostler"), &[listener], serve, &Queue::new(), Place::new())
+}

@@ -43,7 +43,7 @@ use nix::{
     },
 };
 use outgoing::Outgoing;
-use program::Program;
+use program::{DYING, Program};
 use pump::{Buffers, Outcome, Pump, Source};
 use scripts::{Found, Script, Scripts};
 use std::{
@@ -62,8 +62,6 @@ const REDIRECTS_LIMIT: usize = 10;
 const ABORT_GRACE: Duration = Duration::from_secs(30);
 /// How long a program that closes each connection after its request may take to do so.
 const CLOSING: u8 = 3;
-/// How long it takes at most until a program that has closed its connection by dying is known to have ended.
-const DYING: Duration = Duration::from_millis(500);
 
 /// See the module.
 pub(crate) struct Relay {
@@ -73,6 +71,8 @@ pub(crate) struct Relay {
     conn: Option<UnixStream>,
     /// Whether the program is known to be ready, and until when that is waited for where it is not.
     ready: Result<(), Instant>,
+    /// It ends when it is asked `GET_VALUES`.
+    mute: bool,
     /// Whether it keeps a connection open after an answer, where that is known.
     keeps: Option<bool>,
     buffers: Buffers,
@@ -131,6 +131,7 @@ impl Relay {
             program: None,
             conn: None,
             ready: Ok(()),
+            mute: false,
             keeps: None,
             buffers: Buffers::default(),
         };
@@ -160,23 +161,26 @@ impl Relay {
     /// Waits until a program is there that takes requests.
     fn wait_ready(&mut self) -> Result<(), String> {
         let (Err(until), Some(program)) = (self.ready, &mut self.program) else { return Ok(()) };
-        match ready::wait(program, &mut self.buffers.incoming, until) {
+        let failed = match ready::wait(program, &mut self.buffers.incoming, self.mute, until) {
             Ok(conn) => {
                 self.conn = conn;
                 self.ready = Ok(());
-                Ok(())
+                return Ok(());
             }
-            Err(why) => {
-                let words = program.stop();
-                let words = words.split_once("; its last line").map_or("", |(_, line)| line);
-                let told = why.contains("; its last line") || words.is_empty();
-                let words = if told { String::new() } else { format!("; its last line{words}") };
-                let why = format!("{} did not get ready: {why}{words}", self.name());
-                self.program = None;
-                self.ready = Ok(());
-                Err(why)
-            }
+            Err(failed) => failed,
+        };
+        let words = program.stop();
+        self.program = None;
+        self.ready = Ok(());
+        if failed.by_question && !std::mem::replace(&mut self.mute, true) {
+            eprintln!("hostler: {} ends when it is asked GET_VALUES, and is not asked any more", self.name());
+            self.start()?;
+            return self.wait_ready();
         }
+        let why = failed.why;
+        let words = words.find("; its last line").and_then(|at| words.get(at..)).unwrap_or_default();
+        let words = if why.contains("; its last line") { "" } else { words };
+        Err(format!("{} did not get ready: {why}{words}", self.name()))
     }
 
     fn ask_ready_path(&mut self) -> Result<(), String> {

@@ -57,6 +57,10 @@ impl Outgoing {
     /// Adds a record of body, of what `fill` puts into the room that it is given; 0 is the end of the body, which is
     /// written too.
     pub(super) fn body<E>(&mut self, fill: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, E> {
+        if self.sent >= FULL {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
         let at = self.bytes.len();
         self.bytes.resize(at + Header::LEN + FULL.min(CONTENT_MAX), 0);
         let room = self.bytes.get_mut(at + Header::LEN..).unwrap_or_default();
@@ -190,6 +194,18 @@ mod tests {
             assert_eq!(pairs.len(), if len > 0 { 2 } else { 0 });
             assert!(pairs.iter().all(|(name, value)| *name == b"A" || value.len() == len));
         }
+    }
+
+    #[test]
+    fn a_body_that_is_never_quite_sent_takes_no_more_room() {
+        let mut out = Outgoing::default();
+        for _ in 0..1000 {
+            while !out.is_full() {
+                out.body(|room| Ok::<_, ()>(room.len())).unwrap();
+            }
+            out.pass(out.pending().len() - 1);
+        }
+        assert!(out.bytes.capacity() < 8 * FULL, "{}", out.bytes.capacity());
     }
 
     #[test]

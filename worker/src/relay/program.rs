@@ -24,6 +24,8 @@ use std::{
 
 /// How long the warden may take to clear up; longer than its own patience with the program.
 const CLEARED: Duration = Duration::from_secs(5);
+/// How long it takes at most until a program that has closed its connection by dying is known to have ended.
+pub(super) const DYING: Duration = Duration::from_millis(500);
 /// PATH of a program whose settings name none.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 

@@ -6,7 +6,7 @@
 use super::{
     incoming::{Incoming, Piece},
     outgoing::{ID, Outgoing},
-    program::Program,
+    program::{DYING, Program},
     pump::QUICK,
 };
 use crate::sys;
@@ -26,25 +26,45 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// A program that has read a question and does not answer it for so long, will not.
 const SILENCE: Duration = Duration::from_millis(50);
 
-/// Waits until the program is ready to take a request; a connection to it, where it has left one open.
+/// Why a program is not ready.
+pub(super) struct NotReady {
+    /// A phrase.
+    pub why: String,
+    /// It has ended after it had read `GET_VALUES`, and perhaps because of that.
+    pub by_question: bool,
+}
+
+impl From<String> for NotReady {
+    fn from(why: String) -> Self {
+        NotReady { why, by_question: false }
+    }
+}
+
+/// Waits until the program is ready to take a request; a connection to it, where it has left one open. A program
+/// that is `mute` is not asked: it is ready when it has lived for a moment with its socket there.
 ///
 /// # Errors
 /// Why it is not ready: it has ended, or `until` has passed.
 pub(super) fn wait(
     program: &mut Program,
     incoming: &mut Incoming,
+    mute: bool,
     until: Instant,
-) -> Result<Option<UnixStream>, String> {
-    loop {
-        let conn = connect(program, until)?;
-        program.reached().map_err(|e| format!("reach its socket: {e}"))?;
-        match ask(program, &conn, incoming, until)? {
-            Said::Answer => return Ok(Some(conn)),
-            Said::Nothing => return Ok(None),
-            Said::Closed if program.ended(SILENCE).is_none() => return Ok(None),
-            // How it ended is said by the next round.
-            Said::Closed => {}
-        }
+) -> Result<Option<UnixStream>, NotReady> {
+    let conn = connect(program, until)?;
+    program.reached().map_err(|e| format!("reach its socket: {e}"))?;
+    if mute {
+        pause(program, SILENCE)?;
+        return Ok(Some(conn));
+    }
+    match ask(program, &conn, incoming, until)? {
+        Said::Answer => Ok(Some(conn)),
+        Said::Nothing => Ok(None),
+        Said::Closed { read } => match program.ended(DYING) {
+            Some(how) => Err(NotReady { why: how.to_owned(), by_question: read }),
+            None if read => Ok(None),
+            None => Err("it closes its connections unread".to_owned().into()),
+        },
     }
 }
 
@@ -79,7 +99,10 @@ pub(super) fn prepare(conn: &UnixStream) {
 enum Said {
     Answer,
     Nothing,
-    Closed,
+    /// `read`: after it had read what was asked.
+    Closed {
+        read: bool,
+    },
 }
 
 fn connect(program: &mut Program, until: Instant) -> Result<UnixStream, String> {
@@ -113,7 +136,7 @@ fn ask(
     until: Instant,
 ) -> Result<Said, String> {
     if conn.write_all(&question()).is_err() {
-        return Ok(Said::Closed);
+        return Ok(Said::Closed { read: false });
     }
     incoming.clear();
     let mut read_at: Option<Instant> = None;
@@ -122,15 +145,13 @@ fn ask(
             [PollFd::new(conn.as_fd(), PollFlags::POLLIN), PollFd::new(program.end(), PollFlags::POLLIN)];
         let _ = poll(&mut fds, PollTimeout::from(5u8));
         let [answered, ended] = fds.map(|fd| fd.any().unwrap_or(false));
-        if ended && let Some(how) = program.ended(Duration::ZERO) {
-            return Err(how.to_owned());
-        }
-        if answered {
+        if answered || ended {
             match incoming.read(conn, false) {
-                Ok(0) => return Ok(Said::Closed),
+                Ok(0) => return Ok(Said::Closed { read: true }),
                 Ok(_) => {}
-                Err(Errno::EAGAIN | Errno::EINTR) => {}
-                Err(_) => return Ok(Said::Closed),
+                Err(Errno::EAGAIN | Errno::EINTR) if !ended => {}
+                // What was not read is told by a reset.
+                Err(_) => return Ok(Said::Closed { read: false }),
             }
         }
         match incoming.next(ID) {
