@@ -20,4 +20,5 @@ pub mod program;
 pub mod reader;
 pub mod relay;
 pub mod site;
+pub mod web;
 pub mod worker;
