@@ -115,7 +115,8 @@ fn an_http_request_in_two_pieces_travels_with_the_piece_that_is_there() {
 
 #[test]
 fn connections_outlive_workers_that_reload_or_have_served_enough() {
-    let site = Site::start(&config(2, "").replace("[pool.app.workers]", "[pool.app.workers]\nmax_requests = 20"));
+    let site =
+        Site::start(&config(2, "").replace("[pool.app.workers]", "[pool.app.workers]\nmax_requests = 20"));
     let mut kept: Vec<_> = (0..10).map(|_| site.connect("app.sock")).collect();
     let mut pids = std::collections::BTreeMap::new();
     for _ in 0..20 {
