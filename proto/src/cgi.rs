@@ -5,7 +5,7 @@
 //! Always holds: what [`Head::parse`] gives can be sent to a web server: names are tokens, values have no
 //! control characters, the status is of three digits, and there is at least one field.
 
-use crate::Error;
+use crate::{Error, token::is_token};
 
 /// The head of a response, borrowed from its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,11 +108,6 @@ fn status_code(value: &[u8]) -> Result<u16, Error> {
         }
         _ => Err(Error::Head("a status that is none")),
     }
-}
-
-/// RFC 9110, section 5.6.2.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]

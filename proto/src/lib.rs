@@ -19,6 +19,7 @@ pub mod length;
 pub mod pairs;
 pub mod record;
 pub mod stream;
+pub mod token;
 pub mod values;
 
 pub use gather::{Begun, Gather, Limits, Step};

@@ -5,7 +5,7 @@
 //! body whatever the app writes; what is promised by Content-Length is kept or the connection is cut.
 
 use crate::{Error, hand::HAND, wait};
-use hostler_proto::{EndRequest, Header, Kind, ProtocolStatus, record::CONTENT_MAX};
+use hostler_proto::{EndRequest, Header, Kind, ProtocolStatus, record::CONTENT_MAX, token::is_token};
 use http::StatusCode;
 use std::{
     fs::File,
@@ -606,25 +606,6 @@ fn close_record(out: &mut Vec<u8>, id: u16) {
         *front = header.to_bytes();
     }
     out.resize(out.len() + usize::from(header.padding_length), 0);
-}
-
-/// RFC 9110, section 5.6.2.
-#[inline]
-fn is_token(byte: u8) -> bool {
-    const TOKEN: u128 = {
-        let mut set = 0;
-        let mut char = 0u8;
-        while char < 128 {
-            if char.is_ascii_alphanumeric()
-                || matches!(char, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
-            {
-                set |= 1 << char;
-            }
-            char += 1;
-        }
-        set
-    };
-    byte < 128 && TOKEN & (1 << byte) != 0
 }
 
 /// Fields that the worker writes itself, or that have a meaning for one connection alone.

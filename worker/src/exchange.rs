@@ -19,6 +19,7 @@ use crate::{
 use hostler_proto::{
     Role,
     length::{Length, content_length},
+    token::is_token,
 };
 use http::StatusCode;
 use std::{
@@ -207,8 +208,7 @@ fn judge(ask: &Ask<'_>, limits: &Limits, streamed: bool, path: &mut Vec<u8>) -> 
 
 /// RFC 9110, section 9.1: a token.
 fn is_method(method: &[u8]) -> bool {
-    let token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
-    !method.is_empty() && method.iter().all(token)
+    !method.is_empty() && method.iter().all(|b| is_token(*b))
 }
 
 /// Ends the answer, or makes it an error answer.
