@@ -475,3 +475,62 @@ fn systemd_is_told_ready_reloading_and_stopping() {
     until("STOPPING=1");
     assert_eq!(program.code(), 0);
 }
+
+#[test]
+fn at_rest_with_twenty_pools_nobody_wakes_up() {
+    let config: String = (0..20)
+        .map(|n| {
+            let workers = match n % 3 {
+                0 => count(1),
+                1 => "model = \"dynamic\"\nmin = 1\nmax = 4\nspare = 1\nidle_timeout = \"1s\"".to_owned(),
+                _ => "model = \"ondemand\"\nmax = 4\nidle_timeout = \"1s\"".to_owned(),
+            };
+            pool(&format!("p{n}"), "", &workers)
+        })
+        .collect();
+    let site = Site::start(&config);
+    for n in 0..20 {
+        assert_eq!(get(&site.address(&format!("p{n}.sock")), "/pid").unwrap().status, 200);
+    }
+    let resting = || {
+        let status = site.status();
+        let pools = status["pools"].as_array().unwrap();
+        let workers = pools.iter().map(|pool| pool["workers"].as_array().unwrap().len()).sum::<usize>();
+        (workers == 14).then_some(())
+    };
+    eventually("the idle ones have left", resting);
+    // Context switches that a thread made by itself: each wait that ended. Looked at over two seconds; the first
+    // are for what the last answers left to do.
+    let switches = || {
+        let all = [site.program.pid()].into_iter().chain(site.workers());
+        let tasks = all.flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten());
+        let of = |task: fs::DirEntry| {
+            let status = fs::read_to_string(task.path().join("status")).unwrap();
+            let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        tasks.map(of).sum::<u64>()
+    };
+    std::thread::sleep(Duration::from_secs(1));
+    let before = switches();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(switches(), before);
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn two_hundred_pools_cost_little_and_a_reload_of_what_changed_touches_one() {
+    let workers = "model = \"ondemand\"\nmax = 1\nidle_timeout = \"5s\"";
+    let config: String = (0..200).map(|n| pool(&format!("p{n}"), "", workers)).collect();
+    let site = Site::start(&config);
+    let _ = site.program.nth_line("the pool is running", 200);
+    let kib = hostler_tests::program::private_kib(site.program.pid());
+    assert!(kib < 16 * 1024, "{kib} KiB");
+    site.configure(&config.replacen("\"5s\"", "\"6s\"", 1));
+    let reload = site.command(&["reload", "--changed"]);
+    assert!(reload.status.success(), "{reload:?}");
+    let said = String::from_utf8_lossy(&reload.stdout).into_owned();
+    assert_eq!(said.lines().filter(|line| line.contains("serves as generation 2")).count(), 1, "{said}");
+    assert_eq!(site.program.count("a worker is ready"), 1);
+    site.stop(Signal::SIGTERM);
+}

@@ -7,15 +7,19 @@ use super::{
     Error, Place, Shell, Source,
     link::Queue,
     log, now,
-    place::{self, Revision},
+    place::{self, Revision, Socket},
 };
 use crate::{
     config::{self, Loaded},
     fleet::{Event, Plan, PoolId},
     listeners,
-    settings::{Pool, Supervisor},
+    settings::{Address, Pool, Supervisor},
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    rc::Rc,
+    time::Duration,
+};
 
 /// Until a listener that was in use is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
@@ -49,6 +53,9 @@ pub(crate) enum Outcome {
     /// It stays as it is, for this reason.
     Fault(String),
 }
+
+/// Sockets by address. To be dropped before any pool lets go of one.
+type Known = HashMap<Address, Vec<Rc<Socket>>>;
 
 /// A pool that could not be set up.
 #[derive(Debug)]
@@ -175,6 +182,7 @@ impl Shell {
 
     fn configure_all(&mut self, pools: Vec<Pool>, which: &Which) -> Vec<(String, Outcome)> {
         let mut outcomes = Vec::new();
+        let sockets = self.known_sockets();
         for settings in pools {
             let name = settings.name.clone();
             let known = self.names.get(&name).and_then(|id| self.places.get(id));
@@ -184,24 +192,32 @@ impl Shell {
                 outcomes.push((name, Outcome::Unchanged));
                 continue;
             }
-            let outcome = self.configure(settings);
+            let outcome = self.configure(settings, &sockets);
             outcomes.push((name, outcome));
         }
         outcomes
     }
 
+    /// All sockets by address: a pool may take one over that another had.
+    fn known_sockets(&self) -> Known {
+        let mut known = Known::new();
+        for socket in self.places.values().flat_map(Place::sockets) {
+            let same: &mut Vec<Rc<Socket>> = known.entry(socket.listen.address.clone()).or_default();
+            if !same.iter().any(|known| Rc::ptr_eq(known, socket)) {
+                same.push(Rc::clone(socket));
+            }
+        }
+        known
+    }
+
     /// Starts or reloads one pool.
-    fn configure(&mut self, settings: Pool) -> Outcome {
+    fn configure(&mut self, settings: Pool, known: &Known) -> Outcome {
         let name = settings.name.clone();
         let mut passed = std::mem::take(&mut self.passed);
+        let own = self.names.get(&name).and_then(|id| self.places.get(id));
         let sockets = place::sockets(&settings, &mut passed, |address| {
-            // Its own first: the newest revision that has it, then any other pool's.
-            let own = self.names.get(&name).and_then(|id| self.places.get(id));
-            own.into_iter()
-                .chain(self.places.values())
-                .map(|p| p.with_address(address))
-                .find(|s| !s.is_empty())
-                .unwrap_or_default()
+            let own = own.map(|place| place.with_address(address)).unwrap_or_default();
+            if own.is_empty() { known.get(address).cloned().unwrap_or_default() } else { own }
         });
         self.passed = passed;
         let sockets = match sockets {
@@ -266,8 +282,12 @@ impl Shell {
             .values()
             .filter_map(|b| b.retry.as_ref().filter(|(_, at)| *at <= now()).map(|(pool, _)| pool.clone()))
             .collect();
+        if due.is_empty() {
+            return;
+        }
+        let sockets = self.known_sockets();
         for settings in due {
-            self.configure(settings);
+            self.configure(settings, &sockets);
         }
     }
 
@@ -287,6 +307,7 @@ impl Shell {
     pub(super) fn reloaded(&mut self, pool: PoolId, revision: u64, generation: u64, fault: Option<String>) {
         let Some(place) = self.places.get_mut(&pool) else { return };
         self.notify.dirty = true;
+        self.news.insert(pool);
         place.last_reload = Some((revision, fault.clone()));
         match &fault {
             None => tracing::info!(pool = place.name, generation, "reloaded"),

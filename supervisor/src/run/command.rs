@@ -7,13 +7,16 @@ use crate::{
     control::{Answer, Command, Line, Token},
     fleet::{Event, Kind, PoolId, PoolState, Stop},
 };
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
 /// A command that is under way.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(super) token: Token,
-    open: Vec<Open>,
+    open: BTreeMap<PoolId, Open>,
     done: Vec<Line>,
     /// It ends with the supervisor.
     until_end: bool,
@@ -23,7 +26,6 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 struct Open {
     name: String,
-    pool: PoolId,
     what: What,
 }
 
@@ -53,7 +55,12 @@ impl Shell {
         match command {
             Command::Reload { pools, changed } => self.reload_for(token, pools, changed),
             Command::Stop { pool: None } => {
-                self.waiting.push(Waiting { token, open: Vec::new(), done: Vec::new(), until_end: true });
+                self.waiting.push(Waiting {
+                    token,
+                    open: BTreeMap::new(),
+                    done: Vec::new(),
+                    until_end: true,
+                });
                 self.stop(Stop::Graceful(self.settings.stop_timeout));
             }
             Command::Stop { pool: Some(name) } => {
@@ -75,7 +82,8 @@ impl Shell {
             return self.answer(token, &Answer::refused(error));
         };
         self.events.push_back(event(pool));
-        let open = vec![Open { name, pool, what }];
+        self.news.insert(pool);
+        let open = BTreeMap::from([(pool, Open { name, what })]);
         self.waiting.push(Waiting { token, open, done: Vec::new(), until_end: false });
     }
 
@@ -90,13 +98,14 @@ impl Shell {
         if let Some(unknown) = names.iter().find(|name| !outcomes.iter().any(|(known, _)| known == *name)) {
             return self.answer(token, &Answer::refused(format!("there is no pool {unknown}")));
         }
-        let mut waiting = Waiting { token, open: Vec::new(), done: Vec::new(), until_end: false };
+        let mut waiting = Waiting { token, open: BTreeMap::new(), done: Vec::new(), until_end: false };
         for (name, outcome) in outcomes {
             let pool = self.names.get(&name).copied();
             match (outcome, pool) {
                 (Outcome::UnderWay(revision), Some(pool)) => {
                     let what = if before.contains(&pool) { What::Reload(revision) } else { What::Start };
-                    waiting.open.push(Open { name, pool, what });
+                    self.news.insert(pool);
+                    waiting.open.insert(pool, Open { name, what });
                 }
                 (outcome, pool) => {
                     let generation = pool.and_then(|id| self.fleet.pool(id)).map(|p| p.generation());
@@ -107,14 +116,16 @@ impl Shell {
         self.waiting.push(waiting);
     }
 
-    /// Answers commands whose pools have all come to where they should, or cannot.
+    /// Answers commands whose pools have all come to where they should, or cannot. Only pools of which there is
+    /// news are looked at.
     pub(super) fn settle(&mut self) {
+        let news = std::mem::take(&mut self.news);
         for mut waiting in std::mem::take(&mut self.waiting) {
-            let open = std::mem::take(&mut waiting.open);
-            for open in open {
-                match self.settled(&open) {
-                    Some(line) => waiting.done.push(line),
-                    None => waiting.open.push(open),
+            for pool in &news {
+                let settled = waiting.open.get(pool).and_then(|open| self.settled(*pool, open));
+                if let Some(line) = settled {
+                    waiting.open.remove(pool);
+                    waiting.done.push(line);
                 }
             }
             if waiting.open.is_empty() && !waiting.until_end {
@@ -126,9 +137,9 @@ impl Shell {
         }
     }
 
-    fn settled(&self, open: &Open) -> Option<Line> {
+    fn settled(&self, pool: PoolId, open: &Open) -> Option<Line> {
         let line = |ok, message| Some(Line { name: open.name.clone(), ok, message });
-        let (Some(pool), Some(place)) = (self.fleet.pool(open.pool), self.places.get(&open.pool)) else {
+        let (Some(pool), Some(place)) = (self.fleet.pool(pool), self.places.get(&pool)) else {
             return line(matches!(open.what, What::Stop), "is gone".to_owned());
         };
         let generation = pool.generation();

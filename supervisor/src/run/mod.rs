@@ -137,6 +137,8 @@ pub(crate) struct Shell {
     buffer: Vec<u8>,
     control: Option<Server>,
     waiting: Vec<command::Waiting>,
+    /// Pools that somebody who waits may want to hear of.
+    news: BTreeSet<PoolId>,
     /// Pools whose listeners are watched.
     watched: BTreeSet<PoolId>,
     probe: Option<upgrade::Probe>,
@@ -191,6 +193,7 @@ impl Shell {
             buffer: vec![0; hostler_worker::control::MESSAGE_LIMIT],
             control: None,
             waiting: Vec::new(),
+            news: BTreeSet::new(),
             watched: BTreeSet::new(),
             probe: None,
             notify: Notify::from_environment(),
@@ -352,6 +355,7 @@ impl Shell {
 
     fn changed(&mut self, pool: PoolId, from: PoolState, to: PoolState) {
         self.notify.dirty = true;
+        self.news.insert(pool);
         let name = self.name(pool);
         let (from, to) = (from.word(), to.word());
         match self.fleet.pool(pool).and_then(|p| p.last_error()) {
@@ -365,6 +369,7 @@ impl Shell {
     fn forget(&mut self, pool: PoolId) {
         if let Some(mut place) = self.places.remove(&pool) {
             self.notify.dirty = true;
+            self.news.insert(pool);
             place.close();
             if self.names.get(&place.name) == Some(&pool) {
                 self.names.remove(&place.name);

@@ -179,14 +179,12 @@ impl Shell {
     }
 
     pub(super) fn sample(&mut self, pool: PoolId) {
-        let readings = self
-            .workers
-            .iter()
-            .filter(|(_, w)| w.pool == pool && w.kind == Kind::App)
-            .filter_map(|(id, w)| {
-                let page = w.page.read()?;
+        let ids = self.fleet.pool(pool).into_iter().flat_map(|p| p.workers().map(|(id, _)| id));
+        let readings = ids
+            .filter_map(|id| {
+                let page = self.workers.get(&id).filter(|w| w.kind == Kind::App)?.page.read()?;
                 Some(Reading {
-                    worker: *id,
+                    worker: id,
                     busy: page.state() == State::Busy,
                     requests: page.word(page::WORD_REQUESTS),
                     connections: page.word(page::WORD_CONNECTIONS),
@@ -221,6 +219,7 @@ impl Shell {
     fn part(&mut self, id: WorkerId, end: End) {
         let Some(worker) = self.workers.remove(&id) else { return };
         self.poll.remove(&worker.link.0);
+        self.news.insert(worker.pool);
         for output in worker.outputs {
             self.read_output(output);
         }
