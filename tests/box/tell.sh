@@ -101,6 +101,6 @@ make_versions() {
 snapshot() {
   in_box find / -xdev \( -path /proc -o -path /sys -o -path /tmp -o -path /var/tmp -o -path /mnt -o -path /dev \
     -o -path /var/log -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/cache -o -path /var/lib/systemd \
-    -o -path /var/lib/nginx \) -prune -o -print
+    -o -path /var/lib/nginx -o -path /var/lib/logrotate \) -prune -o -print
   in_box find /run /var/log /var/lib/systemd /var/cache -name '*hostler*' -not -path '/run/systemd/*' -print
 }

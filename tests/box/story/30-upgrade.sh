@@ -58,6 +58,7 @@ say "logs are rotated under load"
 in_box sed -i '/^request_timeout/a access_log = { file = "/var/log/hostler/www.log" }' /etc/hostler/hostler.toml
 ok "reload with an access log" in_box systemctl reload hostler.service
 load
+wait_for in_box test -s /var/log/hostler/www.log
 ok "logrotate" in_box logrotate --force /etc/logrotate.d/hostler
 wait_for in_box test -s /var/log/hostler/www.log
 ok "the new file is written to" in_box test -s /var/log/hostler/www.log
@@ -66,3 +67,4 @@ end_load
 ok "rotation: no request failed" lost_nothing
 lines=$(in_box sh -c 'cat /var/log/hostler/www.log /var/log/hostler/www.log.1 | wc -l')
 ok "a line for each request" sh -c '[ "$1" -ge "$2" ]' sh "$lines" "$(counted right "$place.http" "$place.fastcgi")"
+in_box sed -i '/^access_log/d' /etc/hostler/hostler.toml
