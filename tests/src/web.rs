@@ -5,15 +5,17 @@
 
 use crate::{
     http::Connection,
-    net::{Address, free_port},
+    net::{Address, DEADLINE, free_port},
     place::{Place, root},
     program::{Program, eventually},
 };
+use nix::sys::signal::Signal;
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
+    time::{Duration, Instant},
 };
 
 /// A web server.
@@ -129,6 +131,17 @@ impl Front {
     #[must_use]
     pub fn connect(&self) -> Connection {
         Connection::to(&self.address)
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        // Killed, a master process would leave its children behind.
+        self.program.signal(Signal::SIGTERM);
+        let deadline = Instant::now() + DEADLINE;
+        while self.program.runs() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
