@@ -11,7 +11,7 @@ use std::{
         unix::net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How long any single wait of a test may take. Generous: it only ends tests that would fail.
@@ -137,10 +137,12 @@ impl Stream {
     #[must_use]
     pub fn ending(&mut self, time: Duration) -> Ending {
         self.deadline(time);
+        let end = Instant::now() + time;
         let mut bytes = [0; 4096];
         loop {
             match self.read(&mut bytes) {
                 Ok(0) => return Ending::Closed,
+                Ok(_) if Instant::now() > end => return Ending::Open,
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ending::Reset,
                 Err(_) => return Ending::Open,

@@ -111,8 +111,8 @@ pub(super) const CONCURRENCY: Key = of(
         "concurrency",
         Kind::Number { min: 1, max: 10_000 },
         Some("1"),
-        "Requests that one program may have at once.",
-        "4",
+        "Requests that one program may have at once; 1 is all that there is yet.",
+        "1",
     ),
 );
 pub(super) const READY_PATH: Key = of(
