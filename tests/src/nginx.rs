@@ -85,3 +85,9 @@ impl Nginx {
         self.program.lines().into_iter().filter(|l| l.contains("[error]") || l.contains("[crit]")).collect()
     }
 }
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        self.program.dismiss();
+    }
+}

@@ -115,6 +115,15 @@ impl Program {
         status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
     }
 
+    /// Asks it to end by SIGTERM, and waits for that: killed, a master process would leave its children behind.
+    pub fn dismiss(&self) {
+        self.signal(Signal::SIGTERM);
+        let deadline = Instant::now() + DEADLINE;
+        while self.runs() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Whether it runs still.
     #[must_use]
     pub fn runs(&self) -> bool {

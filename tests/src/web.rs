@@ -5,17 +5,15 @@
 
 use crate::{
     http::Connection,
-    net::{Address, DEADLINE, free_port},
+    net::{Address, free_port},
     place::{Place, root},
     program::{Program, eventually},
 };
-use nix::sys::signal::Signal;
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
-    time::{Duration, Instant},
 };
 
 /// A web server.
@@ -136,12 +134,7 @@ impl Front {
 
 impl Drop for Front {
     fn drop(&mut self) {
-        // Killed, a master process would leave its children behind.
-        self.program.signal(Signal::SIGTERM);
-        let deadline = Instant::now() + DEADLINE;
-        while self.program.runs() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        self.program.dismiss();
     }
 }
 
