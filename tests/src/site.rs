@@ -15,6 +15,7 @@ use std::{
     os::unix::fs::FileTypeExt,
     path::Path,
     process::{Command, Output},
+    time::Duration,
 };
 
 /// A running supervisor and where it lives.
@@ -105,7 +106,9 @@ impl Site {
     pub fn stop(mut self, signal: Signal) -> Place {
         let workers = self.workers();
         self.program.signal(signal);
-        assert_eq!(self.program.code(), 0, "{:#?}", self.program.lines());
+        // Longer than `stop_timeout`: a worker that had to be killed is not a supervisor that hangs.
+        let status = self.program.end_within(Duration::from_secs(60));
+        assert_eq!(status.code(), Some(0), "{:#?}", self.program.lines());
         for pid in workers {
             eventually(&format!("worker {pid} is gone"), || (!lives(pid)).then_some(()));
         }
