@@ -215,9 +215,18 @@ pub fn descriptors(pid: Pid) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-/// Processes below `pid`, children's children included.
+/// The processes below `pid`, the heirs of workers aside, which are there for their end alone.
 #[must_use]
 pub fn descendants(pid: Pid) -> Vec<Pid> {
+    let is_heir = |pid: &Pid| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "hostler-heir\n")
+    };
+    all_below(pid).into_iter().filter(|pid| !is_heir(pid)).collect()
+}
+
+/// All processes below `pid`.
+#[must_use]
+pub fn all_below(pid: Pid) -> Vec<Pid> {
     let mut parents = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         if let Some(child) = entry.file_name().to_str().and_then(|name| name.parse().ok()).map(Pid::from_raw)

@@ -6,7 +6,7 @@
 use crate::{
     net::{Address, Stream},
     place::{self, Place},
-    program::{Program, descendants, eventually, lives},
+    program::{Program, all_below, descendants, eventually, lives},
     reader::Reader,
 };
 use nix::{sys::signal::Signal, unistd::Pid};
@@ -104,13 +104,13 @@ impl Site {
     /// # Panics
     /// Where the exit code is not 0, a process lives on, or a socket file is left.
     pub fn stop(mut self, signal: Signal) -> Place {
-        let workers = self.workers();
+        let processes = all_below(self.program.pid());
         self.program.signal(signal);
         // Longer than `stop_timeout`: a worker that had to be killed is not a supervisor that hangs.
         let status = self.program.end_within(Duration::from_secs(60));
         assert_eq!(status.code(), Some(0), "{:#?}", self.program.lines());
-        for pid in workers {
-            eventually(&format!("worker {pid} is gone"), || (!lives(pid)).then_some(()));
+        for pid in processes {
+            eventually(&format!("process {pid} is gone"), || (!lives(pid)).then_some(()));
         }
         assert_eq!(sockets(&self.place.path("")), Vec::<String>::new(), "left behind");
         self.place

@@ -235,3 +235,59 @@ fn busy_workers(site: &Site) -> usize {
     let workers = status["pools"][0]["workers"].as_array().cloned().unwrap_or_default();
     workers.iter().filter(|worker| worker["state"] == "busy").count()
 }
+
+#[test]
+fn connections_outlive_a_worker_that_is_killed_and_so_do_requests_that_it_has_not_read() {
+    let site = Site::start(&config(2, ""));
+    let [first, second] = <[Pid; 2]>::try_from(site.workers_from(2)).unwrap();
+    let mut kept: Vec<Reader<Stream>> = (0..40).map(|_| site.connect("app.sock")).collect();
+    let mut http: Vec<http::Connection> =
+        (0..10).map(|_| http::Connection::over(site.address("http.sock").connect())).collect();
+    for connection in &mut kept {
+        assert!(pid(connection) > 0);
+    }
+    for connection in &mut http {
+        assert_eq!(connection.get("/pid").status, 200);
+    }
+    // Stopped, so that it reads nothing of what is sent now; the other takes what is its own.
+    kill(first, Signal::SIGSTOP).unwrap();
+    for connection in kept.iter_mut().take(20) {
+        send(connection, "/pid");
+    }
+    kill(first, Signal::SIGKILL).unwrap();
+    eventually("the first worker is gone", || (!lives(first)).then_some(()));
+    for connection in kept.iter_mut().take(20) {
+        let served_by: i32 = connection.answer(1, "GET").unwrap().text().trim().parse().unwrap();
+        assert_ne!(served_by, first.as_raw());
+    }
+    // The other too, after its own end: nothing is lost as long as some worker comes.
+    kill(second, Signal::SIGKILL).unwrap();
+    for connection in &mut kept {
+        assert!(![first.as_raw(), second.as_raw()].contains(&pid(connection)));
+    }
+    for connection in &mut http {
+        assert_eq!(connection.get("/pid").status, 200);
+    }
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn a_killed_worker_closes_what_it_had_in_hand() {
+    let site = Site::start(&config(1, ""));
+    let [worker] = <[Pid; 1]>::try_from(site.workers_from(1)).unwrap();
+    let (mut busy, mut half, mut kept) =
+        (site.connect("app.sock"), site.connect("app.sock"), site.connect("app.sock"));
+    assert_eq!(pid(&mut kept), worker.as_raw());
+    half.stream().write_all(&Request::get("/pid").to_bytes()[..20]).unwrap();
+    assert_eq!(pid(&mut kept), worker.as_raw());
+    send(&mut busy, LONG);
+    eventually("the request is in hand", || {
+        (site.status()["pools"][0]["workers"][0]["state"] == "busy").then_some(())
+    });
+    kill(worker, Signal::SIGKILL).unwrap();
+    // What cannot be answered any more ends at once: nothing holds its descriptor.
+    assert!(busy.answer(1, "GET").is_err());
+    assert!(half.answer(1, "GET").is_err());
+    assert_ne!(pid(&mut kept), worker.as_raw());
+    site.stop(Signal::SIGTERM);
+}

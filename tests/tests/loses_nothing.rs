@@ -181,9 +181,8 @@ fn workers_killed_in_a_row_fail_only_what_they_had_in_hand() {
     }
     story.load.serve(200);
     let tally = story.load.end();
-    // nginx tells a request that died with a worker by 502: the one in its hand, and those that it had not read yet
-    // from its other connections. Of eight clients on four workers a worker holds two; the rest is chance.
-    assert!(tally.failures.len() <= killed * 4, "{killed} killed: {:#?}", tally.failures);
+    // nginx tells a request that died with a worker by 502: the one in its hand. Its other connections live on.
+    assert!(tally.failures.len() <= killed, "{killed} killed: {:#?}", tally.failures);
     let status = story.site.status();
     let totals = &status["pools"][0]["totals"];
     assert!(totals["crashes"].as_u64().unwrap() >= killed as u64 / 2, "{totals}"); // others died booting

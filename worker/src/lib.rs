@@ -38,6 +38,7 @@ mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod hand;
+mod heir;
 mod http1;
 mod keeper;
 mod link;

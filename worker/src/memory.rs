@@ -1,7 +1,8 @@
-//! Private memory of this process and its children: what would be free if they ended.
+//! Private memory of this process and its children, the heir aside: what would be free if they ended.
 //!
 //! A cheap figure from `statm`; the exact one, from `smaps_rollup`, is asked for near a limit alone.
 
+use crate::heir;
 use std::fs;
 
 /// Private memory in bytes of this process and its children, pages shared with files left out; pages shared with a
@@ -28,7 +29,7 @@ pub(crate) fn exact() -> u64 {
     of("self") + children("self").iter().map(|pid| of(pid)).sum::<u64>()
 }
 
-/// All descendants of a process.
+/// All descendants of a process, but for this one's heir.
 pub(crate) fn children(pid: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut open = vec![pid.to_owned()];
@@ -36,7 +37,8 @@ pub(crate) fn children(pid: &str) -> Vec<String> {
         let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
         for task in tasks.flatten() {
             let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            for child in list.split_ascii_whitespace() {
+            let heir = heir::pid().map(|pid| pid.to_string());
+            for child in list.split_ascii_whitespace().filter(|child| heir.as_deref() != Some(*child)) {
                 // A tree that changes while it is read has an end all the same.
                 if all.len() < 1000 {
                     all.push(child.to_owned());

@@ -17,7 +17,7 @@ use crate::{
 };
 use nix::{
     cmsg_space,
-    sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recv, recvmsg, send, sendmsg},
+    sys::socket::{ControlMessageOwned, MsgFlags, recv, recvmsg, send},
 };
 use std::{
     io::{IoSlice, IoSliceMut},
@@ -30,7 +30,7 @@ const VERSION: u8 = 1;
 /// `100 Continue` has been sent.
 const CONTINUED: u8 = 1;
 /// No request has been served on it: it may not rest for ever.
-const FRESH: u8 = 2;
+pub(crate) const FRESH: u8 = 2;
 /// A connection with more bytes than this stays where it is.
 const HELD_MAX: usize = 96 * 1024;
 
@@ -60,18 +60,17 @@ impl Queue {
         if held.len() > HELD_MAX || conn.partial.as_ref().is_some_and(|p| p.gather.is_skipping()) {
             return false;
         }
-        let mut header = [0; HEADER];
-        let [version, protocol, flags, _, time @ ..] = &mut header;
-        *version = VERSION;
-        *protocol = u8::from(conn.protocol == Protocol::Http);
-        *flags = if conn.partial.as_ref().is_some_and(|p| p.continued) { CONTINUED } else { 0 }
+        let flags = if conn.partial.as_ref().is_some_and(|p| p.continued) { CONTINUED } else { 0 }
             | if conn.fresh { FRESH } else { 0 };
-        time.copy_from_slice(&arrived.to_le_bytes());
-        let fds = [conn.fd.as_raw_fd()];
-        let rights = [ControlMessage::ScmRights(&fds)];
-        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        let header = header(conn.protocol, flags, arrived);
         let parts = [IoSlice::new(&header), IoSlice::new(held)];
-        sendmsg::<()>(self.send.as_raw_fd(), &parts, &rights, flags, None).is_ok()
+        sys::send_with_descriptor(&self.send, &parts, conn.fd.as_raw_fd())
+    }
+
+    /// Gives a connection on by its number alone, all of whose bytes are in its socket; `flags` is 0 or [`FRESH`].
+    /// Allocates nothing.
+    pub(crate) fn give_bare(&self, fd: RawFd, protocol: Protocol, flags: u8, arrived: u64) -> bool {
+        sys::send_with_descriptor(&self.send, &[IoSlice::new(&header(protocol, flags, arrived))], fd)
     }
 
     /// Wakes an idle worker of the pool, or the next that is idle.
@@ -137,6 +136,16 @@ impl Queue {
             fresh: flags & FRESH != 0,
         })
     }
+}
+
+fn header(protocol: Protocol, flags: u8, arrived: u64) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    let [version, protocol_at, flags_at, _, time @ ..] = &mut header;
+    *version = VERSION;
+    *protocol_at = u8::from(protocol == Protocol::Http);
+    *flags_at = flags;
+    time.copy_from_slice(&arrived.to_le_bytes());
+    header
 }
 
 #[cfg(test)]

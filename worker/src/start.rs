@@ -10,6 +10,7 @@ use crate::{
     counters::Counters,
     exchange::Desk,
     hand::HAND,
+    heir::{self, Ledger},
     keeper,
     link::{Link, Received},
     listening::Listening,
@@ -86,7 +87,8 @@ fn begin(app: Option<Box<dyn App>>) -> Result<Worker, ExitCode> {
     let listener =
         Listener { address: "descriptor 0".into(), protocol: Protocol::Fastcgi, allow: Vec::new() };
     let serve = alone(listener);
-    let parts = Parts { listeners: vec![fd], queue: None, page: None, access_log: None };
+    let parts =
+        Parts { listeners: vec![fd], queue: None, page: None, access_log: None, ledger: Ledger::default() };
     assemble(&serve, parts, None, Routes::new([(None, "/".into(), app)])).map_err(refuse)
 }
 
@@ -118,12 +120,13 @@ fn supervised(link: Link, app: Option<Box<dyn App>>) -> Result<Worker, ExitCode>
             }
         }
     };
-    let routes = match app {
-        Some(app) => Ok(Routes::new([(None, "/".into(), app)])),
-        None => runtimes::load(&serve.apps),
-    };
-    let parts = Parts::sort(fds, &serve);
-    let ready = routes.and_then(|routes| Ok((routes, parts?)));
+    let ready = Parts::sort(fds, &serve).and_then(|parts| {
+        let routes = match app {
+            Some(app) => Routes::new([(None, "/".into(), app)]),
+            None => runtimes::load(&serve.apps)?,
+        };
+        Ok((routes, parts))
+    });
     let link = Arc::new(link);
     let made = ready.and_then(|(routes, parts)| assemble(&serve, parts, Some(Arc::clone(&link)), routes));
     match made {
@@ -145,9 +148,11 @@ struct Parts {
     queue: Option<Queue>,
     page: Option<OwnedFd>,
     access_log: Option<OwnedFd>,
+    ledger: Ledger,
 }
 
 impl Parts {
+    /// Sorts them, and starts the heir, which needs the queue.
     fn sort(fds: Vec<OwnedFd>, serve: &Serve) -> Result<Parts, String> {
         let mut fds = fds.into_iter();
         let listeners: Vec<OwnedFd> = fds.by_ref().take(serve.listeners.len()).collect();
@@ -155,7 +160,9 @@ impl Parts {
             return Err("fewer descriptors beside Order::Serve than it names".into());
         };
         let access_log = fds.next().filter(|_| serve.access_log.is_some());
-        Ok(Parts { listeners, queue: Some(Queue { receive, send }), page: Some(page), access_log })
+        let queue = Queue { receive, send };
+        let ledger = heir::start(&queue, descriptors()).map_err(|e| format!("start the heir: {e}"))?;
+        Ok(Parts { listeners, queue: Some(queue), page: Some(page), access_log, ledger })
     }
 }
 
@@ -182,7 +189,7 @@ fn assemble(serve: &Serve, parts: Parts, link: Option<Arc<Link>>, routes: Routes
     let mut limits = serve.limits.clone();
     limits.max_connections = limits.max_connections.min(descriptors().saturating_sub(64).max(1));
     let shared = Arc::new(Shared {
-        table: Mutex::new(Table::default()),
+        table: Mutex::new(Table::new(parts.ledger)),
         epoll,
         queue: parts.queue,
         listeners,

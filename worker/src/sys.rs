@@ -1,4 +1,5 @@
-//! All of this crate's unsafe code: descriptors that arrive as numbers, the shared page, the crash handler.
+//! All of this crate's unsafe code: descriptors that arrive as numbers, shared memory, the crash handler, the heir's
+//! fork.
 //!
 //! Always holds: each block states why it is needed (JUSTIFICATION) and why it is sound (SAFETY); nothing here
 //! knows a protocol or decides anything.
@@ -9,7 +10,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, si
 use std::{
     io,
     os::fd::{AsFd, FromRawFd, OwnedFd, RawFd},
-    sync::atomic::AtomicU64,
+    sync::atomic::{AtomicU8, AtomicU64},
 };
 
 /// Takes ownership of a descriptor that the kernel has just made for this process (accept, SCM_RIGHTS).
@@ -52,6 +53,83 @@ impl Page {
         // SAFETY: the map is of LEN bytes, page-aligned, and lives as long as `self`; `word` is within it; all
         // access in this process is by atomics; the kernel sealed the memfd against shrinking.
         unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().cast::<u64>().add(word)) }
+    }
+}
+
+/// Bytes in memory that this process shares with those that it forks, all 0 at first.
+pub(crate) struct SharedBytes {
+    map: MmapRaw,
+}
+
+impl SharedBytes {
+    /// Maps `len` bytes. A page of them takes memory when it is first written.
+    pub(crate) fn map(len: usize) -> io::Result<SharedBytes> {
+        let memory =
+            nix::sys::memfd::memfd_create(c"hostler-ledger", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
+        nix::unistd::ftruncate(&memory, i64::try_from(len).map_err(io::Error::other)?)?;
+        Ok(SharedBytes { map: MmapOptions::new().len(len).map_raw(&memory)? })
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// One of them.
+    #[inline]
+    pub(crate) fn byte(&self, at: usize) -> Option<&AtomicU8> {
+        // JUSTIFICATION: shared memory is reached by address.
+        // SAFETY: `at` is within the map, which lives as long as `self`; all access, here and in the forked process,
+        // is by atomics; the memfd is known to nobody who could shrink it.
+        (at < self.map.len()).then(|| unsafe { AtomicU8::from_ptr(self.map.as_mut_ptr().add(at)) })
+    }
+}
+
+/// Forks a process that shares this one's table of descriptors: a descriptor that either opens or closes is the
+/// other's, too. `None` in the new process.
+///
+/// The new process has one thread, and memory as it was: another thread's lock would be held for ever. So until
+/// [`exit_at_once`] it may do nothing but system calls and atomics, and must not return to its caller's caller. Its
+/// end is no SIGCHLD for the app, and `wait` does not find it.
+pub(crate) fn fork_sharing_descriptors() -> io::Result<Option<nix::unistd::Pid>> {
+    // JUSTIFICATION: neither std nor nix has a fork with CLONE_FILES.
+    // SAFETY: without CLONE_VM the child has a copy of the memory, the stack included, and goes on from here by
+    // itself; the one caller keeps to what is said above.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_FILES, 0, 0, 0, 0) };
+    let pid = nix::errno::Errno::result(pid)?;
+    let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
+    Ok((pid != 0).then(|| nix::unistd::Pid::from_raw(pid)))
+}
+
+/// Ends this process, and runs nothing before.
+pub(crate) fn exit_at_once() -> ! {
+    // JUSTIFICATION: `std::process::exit` runs what libraries have registered, which is another process's.
+    // SAFETY: it touches no memory and does not return.
+    unsafe { libc::_exit(0) }
+}
+
+/// Sends `parts` as one packet with the descriptor `fd` beside it; does not wait, allocates nothing. Whether it went.
+pub(crate) fn send_with_descriptor(socket: &OwnedFd, parts: &[io::IoSlice<'_>], fd: RawFd) -> bool {
+    use std::os::fd::AsRawFd;
+    /// Of a descriptor's number.
+    const LEN: libc::c_uint = 4;
+    // Of `u64`s, since a header of control data must be aligned as one.
+    let mut control = [0u64; 4];
+    // JUSTIFICATION: nix's `sendmsg` allocates, and the caller may be a process that must not.
+    // SAFETY: zeros are a valid `msghdr`; `IoSlice` is laid out as `iovec`, is only read, and outlives the call;
+    // `control` has room for CMSG_SPACE(LEN), 24 bytes, so CMSG_FIRSTHDR and CMSG_DATA point into it.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = parts.as_ptr().cast_mut().cast();
+        message.msg_iovlen = parts.len();
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(LEN) as usize;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(LEN) as usize;
+        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) >= 0
     }
 }
 

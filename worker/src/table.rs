@@ -8,13 +8,14 @@
 
 use crate::{
     control::Protocol,
+    heir::Ledger,
     http1::{Ends, Gathering},
 };
 use hostler_proto::Gather;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
-    os::fd::OwnedFd,
+    os::fd::{AsRawFd, OwnedFd},
 };
 
 /// A connection that waits.
@@ -99,11 +100,18 @@ pub(crate) struct Table {
     count: usize,
     held: usize,
     timers: BinaryHeap<Reverse<(u64, Token)>>,
+    /// What the heir is told.
+    ledger: Ledger,
     /// Connections with bytes that no event will tell of again.
     pub(crate) again: VecDeque<Token>,
 }
 
 impl Table {
+    /// A table without a connection.
+    pub(crate) fn new(ledger: Ledger) -> Table {
+        Table { ledger, ..Table::default() }
+    }
+
     /// Connections, those in hand included.
     pub(crate) fn len(&self) -> usize {
         self.count
@@ -132,6 +140,7 @@ impl Table {
         let conn = slot.conn.take()?;
         slot.taken = true;
         self.held -= conn.held();
+        self.ledger.is_taken(conn.fd.as_raw_fd());
         Some(conn)
     }
 
@@ -142,6 +151,9 @@ impl Table {
             self.timers.push(Reverse((conn.timer, token)));
         }
         self.held += conn.held();
+        if conn.partial.is_none() && !conn.lingering {
+            self.ledger.rests(conn.fd.as_raw_fd(), conn.protocol, conn.fresh);
+        }
         if let Some(slot) = self.slot(token) {
             slot.taken = false;
             slot.conn = Some(conn);
@@ -153,7 +165,10 @@ impl Table {
         let Some(slot) = self.slot(token) else { return };
         slot.generation = slot.generation.wrapping_add(1);
         slot.taken = false;
-        slot.conn = None;
+        let waiting = slot.conn.take();
+        if let Some(conn) = &waiting {
+            self.ledger.is_taken(conn.fd.as_raw_fd());
+        }
         self.count -= 1;
         self.free.push(u32::try_from(token & 0xffff_ffff).unwrap_or(0));
     }
