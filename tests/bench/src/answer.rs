@@ -23,6 +23,7 @@ pub enum Progress {
 #[derive(Debug)]
 pub struct Answer {
     seen: Vec<u8>,
+    bytes: u64,
     form: Form,
 }
 
@@ -40,12 +41,13 @@ impl Answer {
             Protocol::Fastcgi => Form::Fastcgi(Records::default()),
             Protocol::Http => Form::Http(Body::Head),
         };
-        Self { seen: Vec::new(), form }
+        Self { seen: Vec::new(), bytes: 0, form }
     }
 
     /// Forgets all for the next answer on the same connection.
     pub fn clear(&mut self) {
         self.seen.clear();
+        self.bytes = 0;
         match &mut self.form {
             Form::Fastcgi(records) => *records = Records::default(),
             Form::Http(body) => *body = Body::Head,
@@ -63,6 +65,7 @@ impl Answer {
 
     /// Takes what was read.
     pub fn feed(&mut self, bytes: &[u8]) -> Progress {
+        self.bytes += bytes.len() as u64;
         match &mut self.form {
             Form::Fastcgi(records) => records.feed(bytes, &mut self.seen),
             Form::Http(body) => body.feed(bytes, &mut self.seen),
@@ -83,6 +86,12 @@ impl Answer {
     #[must_use]
     pub fn shows(&self, text: &[u8]) -> bool {
         text.is_empty() || self.seen.windows(text.len()).any(|window| window == text)
+    }
+
+    /// Bytes that have come, those of the protocol among them.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The first bytes, for a message.

@@ -7,6 +7,7 @@ use std::{
     net::TcpListener,
     path::PathBuf,
     process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -110,6 +111,10 @@ pub(crate) fn example(name: &str) -> Result<PathBuf, Error> {
 ///
 /// Always the same targets: another choice would mean other features of what they share, and all built again.
 pub(crate) fn build() -> Result<(), Error> {
+    static BUILT: AtomicBool = AtomicBool::new(false);
+    if BUILT.load(Relaxed) {
+        return Ok(());
+    }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "-p", "hostler", "-p", "hostler-worker"]);
@@ -118,7 +123,10 @@ pub(crate) fn build() -> Result<(), Error> {
         command.arg("--release");
     }
     match command.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).status() {
-        Ok(status) if status.success() => Ok(()),
+        Ok(status) if status.success() => {
+            BUILT.store(true, Relaxed);
+            Ok(())
+        }
         Ok(status) => Err(Error::new(format!("building hostler ended with {status}"))),
         Err(source) => Err(Error::system("starting cargo to build hostler", source)),
     }

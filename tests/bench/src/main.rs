@@ -19,7 +19,7 @@ mod scenarios;
 use clap::{Parser, Subcommand};
 use hostler_bench::load::Error;
 use rounds::Extent;
-use scenarios::{drift, fairness, files, idle, pools, programs, slow, stalled, through, trouble};
+use scenarios::{beside, drift, fairness, files, idle, pools, programs, slow, stalled, through, trouble};
 use std::process::ExitCode;
 
 /// Measures Hostler beside its peers
@@ -56,6 +56,8 @@ enum Command {
     Files(Extent),
     /// A CGI program, a shell script and php-cgi, against fcgiwrap and php-fpm
     Programs(Extent),
+    /// What goes wrong in fcgiwrap and php-fpm, done to Hostler too: whether it is right, not how fast
+    Beside(beside::Beside),
     /// 1,000 pools in one supervisor; 20 pools at rest
     Pools(Extent),
     /// Reloads, deploys, upgrades, leaks and kills under load: no request fails
@@ -93,6 +95,7 @@ fn run(command: Command) -> Result<bool, Error> {
         Command::ThroughNginx(extent) => through::run(&extent),
         Command::Files(extent) => files::run(&extent),
         Command::Programs(extent) => programs::run(&extent),
+        Command::Beside(beside) => beside.run(),
         Command::Pools(extent) => pools::run(&extent),
         Command::Trouble(trouble) => trouble.run(),
         Command::Guard(guard) => guard.run(),

@@ -1,6 +1,7 @@
 //! The measurements besides `compare`: each starts what it needs, holds what it measures against the project's
 //! own figure, and prints its numbers whether it passes or not.
 
+pub(crate) mod beside;
 pub(crate) mod drift;
 pub(crate) mod fairness;
 pub(crate) mod files;
