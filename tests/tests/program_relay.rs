@@ -6,10 +6,11 @@ use hostler_tests::{
     place::{self, Place},
     program::{descendants, eventually, lives},
     reader::Fault,
-    relay::{begun, perl, program, relay, shell},
+    relay::{apps, begun, perl, program, relay, shell},
+    worker::{self, Worker, short_limits},
 };
 use hostler_worker::{
-    control::{Fastcgi, ListenBy, Protocol, Report},
+    control::{Fastcgi, Limits, ListenBy, Protocol, Report},
     page,
 };
 use nix::{
@@ -258,6 +259,82 @@ fn a_client_that_leaves_frees_program_and_worker() {
     let answer = worker.http().get("/?on");
     assert_eq!((answer.status, answer.text().as_str()), (200, "on"));
     assert!(lives(program), "and was not ended for it");
+}
+
+/// A program that hangs where it is asked to, and heeds no SIGTERM then.
+fn hangs(place: &Place) -> Fastcgi {
+    let text = format!(
+        "if ($ENV{{QUERY_STRING}} eq 'hang') {{ $SIG{{TERM}} = 'IGNORE'; $SIG{{PIPE}} = 'IGNORE'; note('hangs', $$); \
+         sleep 1 while 1 }} {HEAD} print $$;"
+    );
+    perl(place, &text)
+}
+
+#[test]
+fn a_program_over_its_requests_time_is_given_up_and_a_fresh_one_serves() {
+    let place = Place::new();
+    for protocol in [Protocol::Http, Protocol::Fastcgi] {
+        let limits = Limits { request_timeout: Some(Duration::from_millis(500)), ..short_limits() };
+        let worker = worker::own(protocol, apps(hangs(&place)), limits);
+        let status = match protocol {
+            Protocol::Http => worker.http().get("/?hang").status,
+            Protocol::Fastcgi => {
+                let mut client = worker.connect();
+                client.stream().write_all(&fcgi::Request::get("/?hang").to_bytes()).unwrap();
+                client.answer(1, "GET").unwrap().status
+            }
+        };
+        assert_eq!(status, 504, "{protocol:?}");
+        let hung = noted(&place, "hangs");
+        gone("the program that hung", hung);
+        let _ = worker.program.line("started anew");
+        served_by_another(&worker, protocol, hung);
+        fs::remove_file(place.path("hangs")).unwrap();
+    }
+}
+
+#[test]
+fn a_program_that_does_not_notice_that_its_client_left_is_given_up() {
+    let place = Place::new();
+    let worker = relay(Protocol::Http, hangs(&place));
+    let mut client = worker.http();
+    client.ask("GET", "/?hang", &[]);
+    let hung = noted(&place, "hangs");
+    drop(client);
+    gone("the program that hung", hung);
+    served_by_another(&worker, Protocol::Http, hung);
+    assert_eq!(worker.counters().word(page::WORD_RETRIED), 0);
+}
+
+fn served_by_another(worker: &Worker, protocol: Protocol, before: Pid) {
+    let answer = match protocol {
+        Protocol::Http => worker.http().get("/").text(),
+        Protocol::Fastcgi => {
+            let mut client = worker.connect();
+            client.stream().write_all(&fcgi::Request::get("/").to_bytes()).unwrap();
+            client.answer(1, "GET").unwrap().text()
+        }
+    };
+    let pid: i32 = answer.parse().unwrap_or_else(|e| panic!("{answer}: {e}"));
+    assert_ne!(pid, before.as_raw());
+    assert!(worker.program.runs(), "the same worker");
+}
+
+#[test]
+fn a_program_starts_with_no_signal_blocked_or_ignored() {
+    let place = Place::new();
+    let text =
+        format!("{HEAD} open(my $f, '<', \"$place/status\") or die; print grep {{ /^Sig(Blk|Ign)/ }} <$f>;");
+    // Before Perl and FCGI.pm have set any signal themselves.
+    let mut settings = perl(&place, &text);
+    let copies = "while read -r line; do echo \"$line\"; done < /proc/$$/status";
+    let starts = format!("{copies} > {}; exec \"$@\"", place.path("status").display());
+    settings.command.splice(0..0, ["/bin/sh", "-c", &starts, "sh"].map(String::from));
+    let text = relay(Protocol::Http, settings).http().get("/").text();
+    let sets: Vec<u64> =
+        text.split_ascii_whitespace().filter_map(|set| u64::from_str_radix(set, 16).ok()).collect();
+    // The C library keeps two real-time signals for itself, which no program may use.
+    assert!(matches!(sets[..], [0, ignored] if ignored & !(0b11 << 31) == 0), "{text}");
 }
 
 #[test]

@@ -53,6 +53,11 @@ impl Hand {
         self.state.load(Ordering::Acquire) == CLAIMED
     }
 
+    /// Another has answered or cut the request, or is about to.
+    pub(crate) fn is_ended(&self) -> bool {
+        matches!(self.state.load(Ordering::Acquire), ANSWERING | ANSWERED)
+    }
+
     /// The request is over, whole or `cut`: `true` where another has answered or cut it. Waits for that other to be done.
     pub(crate) fn close(&self, cut: bool) -> bool {
         if cut {

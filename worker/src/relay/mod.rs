@@ -10,7 +10,7 @@
 //! A program that dies in a request: 502; where nothing of its answer had come and the request has no body, the
 //! request is tried once more on a fresh program, and counted. A client that leaves: the program is sent
 //! ABORT_REQUEST, its connection closed, and the worker takes no other request until the program is free, or
-//! [`ABORT_GRACE`] has passed and it is replaced.
+//! [`ABORT_GRACE`] has passed and it is replaced. A request over its time: it is replaced at once.
 //!
 //! # Limitations
 //! - One request at a time for each program (`concurrency = 1`): more workers serve more requests.
@@ -30,7 +30,7 @@ mod ready;
 mod scripts;
 pub(crate) mod warden;
 
-use crate::{Error, answer::Answer, app::App, control::Fastcgi, paths, request::Request, sys};
+use crate::{Error, answer::Answer, app::App, control::Fastcgi, hand::HAND, paths, request::Request, sys};
 use hostler_proto::Role;
 use http::StatusCode;
 use nix::{
@@ -59,7 +59,7 @@ use std::{
 /// The most local redirects that one request follows.
 const REDIRECTS_LIMIT: usize = 10;
 /// How long a program may be busy with a request that nobody waits for any more.
-const ABORT_GRACE: Duration = Duration::from_secs(30);
+const ABORT_GRACE: Duration = Duration::from_secs(2);
 /// How long a program that closes each connection after its request may take to do so.
 const CLOSING: u8 = 3;
 
@@ -71,6 +71,8 @@ pub(crate) struct Relay {
     conn: Option<UnixStream>,
     /// Whether the program is known to be ready, and until when that is waited for where it is not.
     ready: Result<(), Instant>,
+    /// It may still be busy with a request that nobody waits for.
+    aborted: bool,
     /// It ends when it is asked `GET_VALUES`.
     mute: bool,
     /// Whether it keeps a connection open after an answer, where that is known.
@@ -131,6 +133,7 @@ impl Relay {
             program: None,
             conn: None,
             ready: Ok(()),
+            aborted: false,
             mute: false,
             keeps: None,
             buffers: Buffers::default(),
@@ -149,6 +152,7 @@ impl Relay {
     fn start(&mut self) -> Result<(), String> {
         self.conn = None;
         self.keeps = None;
+        self.aborted = false;
         self.program = None;
         let started =
             Program::start(&self.settings).map_err(|why| format!("start {}: {why}", self.name()))?;
@@ -169,7 +173,7 @@ impl Relay {
             }
             Err(failed) => failed,
         };
-        let words = program.stop();
+        let words = program.kill();
         self.program = None;
         self.ready = Ok(());
         if failed.by_question && !std::mem::replace(&mut self.mute, true) {
@@ -208,6 +212,7 @@ impl Relay {
         if let Some(conn) = self.conn.take().filter(is_open) {
             return Ok(conn);
         }
+        self.free();
         for _ in 0..2 {
             let ended = self.program.as_mut().map(|program| program.ended(Duration::ZERO).map(str::to_owned));
             match ended {
@@ -319,14 +324,37 @@ impl Relay {
         if self.program.is_none() || self.ready.is_err() {
             return;
         }
-        self.ready = Err(Instant::now() + ABORT_GRACE);
-        if matches!(error, Error::Gone)
-            && let Err(why) = self.wait_ready()
-        {
-            eprintln!("hostler: {why}; started anew");
-            if let Err(why) = self.start() {
-                eprintln!("hostler: {why}");
+        if HAND.is_ended() {
+            // It has had its time.
+            if let Some(program) = &mut self.program {
+                program.kill();
             }
+            return self.renew("was busy when the time of its request was over");
+        }
+        self.ready = Err(Instant::now() + ABORT_GRACE);
+        self.aborted = true;
+        // Who is gone waits for no answer; any other error is answered first.
+        if matches!(error, Error::Gone) {
+            self.free();
+        }
+    }
+
+    /// Waits a moment for a program to be done with a request that nobody waits for; else a fresh one is started.
+    fn free(&mut self) {
+        if !std::mem::take(&mut self.aborted) {
+            return;
+        }
+        // One that cannot be asked could be busy for ever.
+        if self.mute || self.wait_ready().is_err() {
+            self.renew("may still be busy with a request that nobody waits for");
+        }
+    }
+
+    /// Starts a fresh program and waits for it: until it is ready, other workers are the better choice.
+    fn renew(&mut self, why: &str) {
+        eprintln!("hostler: {} {why}, and is started anew", self.name());
+        if let Err(why) = self.start().and_then(|()| self.wait_ready()) {
+            eprintln!("hostler: {why}");
         }
     }
 

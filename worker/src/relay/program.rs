@@ -108,6 +108,12 @@ impl Program {
         self.ended(CLEARED).unwrap_or("it did not end").to_owned()
     }
 
+    /// The same without much patience, for one that does not come to an end of its request.
+    pub(super) fn kill(&mut self) -> String {
+        let _ = (&self.link).write_all(b"!");
+        self.stop()
+    }
+
     fn last_words(&self) -> String {
         let mut told = Vec::new();
         let _ = self.link.set_read_timeout(Some(CLEARED));

@@ -233,7 +233,8 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
             Err(Errno::EINTR) => return Ok(Ready::default()),
             Err(error) => return Err(error.into()),
         };
-        let [program, client] = fds.map(|fd| fd.revents().unwrap_or(PollFlags::empty()));
+        // What nix has no name for (see HUNG_UP) hides all the rest of it.
+        let [program, client] = fds.map(|fd| fd.revents().unwrap_or(PollFlags::POLLHUP));
         let readable = PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR;
         Ok(Ready { program: program.intersects(readable), client: !client.is_empty(), timed_out: count == 0 })
     }

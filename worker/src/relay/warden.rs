@@ -6,8 +6,8 @@
 //! reaches its children: the warden is a subreaper (prctl(2)), so that whatever daemonises below it stays below it.
 //!
 //! Its descriptors: 0 is the program's listener or /dev/null, 1 a socket to the worker, 2 the worker's standard error.
-//! The worker sends the command as one line of JSON; the end of that socket's input means that the program is to end.
-//! The warden answers with one message when the program has ended: how, a line end, and its last words.
+//! The worker sends the command as one line of JSON; the end of that socket's input means that the program is to end,
+//! a byte before it that this is urgent. The warden answers with one message when the program has ended: how, a line end, and its last words.
 //!
 //! Always holds: it waits for descriptors alone; the program gets the environment of the warden and no descriptor but
 //! 0, 1 and 2; the message is sent after all processes below are gone.
@@ -38,6 +38,8 @@ use std::{
 pub(super) const NAME: &str = "hostler-warden";
 /// How long a program may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
+/// The same where it is urgent.
+const HURRIED: Duration = Duration::from_millis(200);
 /// Bytes of last words that are kept.
 const WORDS: usize = 500;
 
@@ -94,19 +96,22 @@ impl Warden {
     /// Watches until nothing is left; how the program ended, a line end, its last words.
     fn watch(&mut self, worker: &UnixStream) -> String {
         let mut told: Option<Instant> = None;
+        let mut grace = GRACE;
         let status = loop {
             // Before the wait too: the program may have ended before its signal could be taken.
             if let Some(status) = self.reap() {
                 break Some(status);
             }
-            let worker_gone = self.wait(worker, told);
+            let asked = self.wait(worker, told.map(|at| grace.saturating_sub(at.elapsed())));
             self.copy();
             match told {
-                None if worker_gone => {
+                None if asked => {
                     told = Some(Instant::now());
+                    let urgent = (&*worker).read(&mut [0]).is_ok_and(|count| count > 0);
+                    grace = if urgent { HURRIED } else { GRACE };
                     below(Signal::SIGTERM);
                 }
-                Some(at) if at.elapsed() >= GRACE => break None,
+                Some(at) if at.elapsed() >= grace => break None,
                 _ => {}
             }
         };
@@ -117,28 +122,27 @@ impl Warden {
         format!("{}\n{}", describe(status, told.is_some()), String::from_utf8_lossy(&self.words))
     }
 
-    /// Waits for anything; whether the worker is gone.
-    fn wait(&self, worker: &UnixStream, told: Option<Instant>) -> bool {
+    /// Waits for anything, or until no time is `left`; whether the program is to end from now on.
+    fn wait(&self, worker: &UnixStream, left: Option<Duration>) -> bool {
         let watch = |fd, on: bool| PollFd::new(fd, if on { PollFlags::POLLIN } else { PollFlags::empty() });
         let mut fds = vec![watch(self.signals.as_fd(), true)];
-        if told.is_none() {
+        if left.is_none() {
             fds.push(watch(worker.as_fd(), true));
         }
         if let Some(output) = &self.output {
             fds.push(watch(output.as_fd(), true));
         }
-        let timeout = match told {
+        let timeout = match left {
             None => PollTimeout::NONE,
-            Some(at) => PollTimeout::try_from(GRACE.saturating_sub(at.elapsed()) + Duration::from_millis(1))
-                .unwrap_or(PollTimeout::MAX),
+            Some(left) => PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX),
         };
         let _ = poll(&mut fds, timeout);
         let is = |at: usize| fds.get(at).and_then(PollFd::any).unwrap_or(false);
         if is(0) {
             while matches!(self.signals.read_signal(), Ok(Some(_))) {}
         }
-        // The worker says nothing after the command: what is readable is the end.
-        told.is_none() && is(1)
+        // The worker says nothing after the command but that.
+        left.is_none() && is(1)
     }
 
     /// Passes on what the program has written.
