@@ -11,7 +11,7 @@
 mod passed;
 mod unix;
 
-pub(crate) use passed::Passed;
+pub(crate) use passed::{KEPT, Passed};
 pub(crate) use unix::FileId;
 
 use crate::settings::{Address, Listen};
@@ -52,28 +52,29 @@ impl fmt::Display for Error {
 pub(crate) struct Bound {
     /// Listens, non-blocking, closes on exec.
     pub fd: OwnedFd,
-    /// The socket file that was made for it; `None` for TCP, abstract sockets and what systemd passed.
+    /// The socket file that was made for it; `None` for TCP, abstract sockets and what a socket unit has.
     pub file: Option<FileId>,
+    /// A socket unit of systemd has it: it listens on without us, and its file is none of our business.
+    pub lent: bool,
 }
 
-/// Listens as `listen` says. One socket, or for `systemd:NAME` all that systemd passed under the name.
+/// Listens as `listen` says. One socket, or for `systemd:NAME` all that systemd passed under the name. An address that
+/// a socket unit has is taken from there.
 ///
 /// # Errors
 /// See [`Error`].
 pub(crate) fn bind(listen: &Listen, passed: &Passed) -> Result<Vec<Bound>, Error> {
+    let lent = passed.lent(&listen.address).map_err(|e| failed(listen, &e))?;
+    if !lent.is_empty() {
+        return lent.into_iter().map(|fd| Ok(Bound { lent: true, ..adopt(fd, listen, None)? })).collect();
+    }
     match &listen.address {
         Address::Unix(path) => match abstract_name(path) {
             Some(name) => Ok(vec![bind_abstract(name, listen)?]),
             None => Ok(vec![unix::bind(path, listen)?]),
         },
         Address::Tcp(address) => Ok(vec![bind_tcp(*address, listen)?]),
-        Address::Systemd(name) => {
-            let fds = passed.copies(name).map_err(|e| failed(listen, &e))?;
-            if fds.is_empty() {
-                return Err(failed(listen, &passed.what_there_is(name)));
-            }
-            fds.into_iter().map(|fd| adopt(fd, listen, None)).collect()
-        }
+        Address::Systemd(name) => Err(failed(listen, &passed.what_there_is(name))),
     }
 }
 
@@ -100,7 +101,7 @@ pub(crate) fn adopt(fd: OwnedFd, listen: &Listen, file: Option<FileId>) -> Resul
         .and_then(|_| fcntl(&fd, FcntlArg::F_GETFL))
         .and_then(|flags| fcntl(&fd, FcntlArg::F_SETFL(OFlag::from_bits_retain(flags) | OFlag::O_NONBLOCK)))
         .map_err(|e| failed(listen, &format!("make the descriptor non-blocking: {e}")))?;
-    Ok(Bound { fd, file })
+    Ok(Bound { fd, file, lent: false })
 }
 
 impl Bound {
@@ -138,7 +139,7 @@ fn bind_abstract(name: &str, listen: &Listen) -> Result<Bound, Error> {
     let fd = stream_socket(AddressFamily::Unix, listen)?;
     bind_socket(fd.as_raw_fd(), &address).map_err(|e| refused(listen, e))?;
     listen_on(&fd, backlog(listen.backlog)).map_err(|e| refused(listen, e))?;
-    Ok(Bound { fd, file: None })
+    Ok(Bound { fd, file: None, lent: false })
 }
 
 fn bind_tcp(address: SocketAddr, listen: &Listen) -> Result<Bound, Error> {
@@ -152,7 +153,7 @@ fn bind_tcp(address: SocketAddr, listen: &Listen) -> Result<Bound, Error> {
     }
     bind_socket(fd.as_raw_fd(), &SockaddrStorage::from(address)).map_err(|e| refused(listen, e))?;
     listen_on(&fd, backlog(listen.backlog)).map_err(|e| refused(listen, e))?;
-    Ok(Bound { fd, file: None })
+    Ok(Bound { fd, file: None, lent: false })
 }
 
 fn stream_socket(family: AddressFamily, listen: &Listen) -> Result<OwnedFd, Error> {

@@ -38,6 +38,11 @@ impl FileId {
     pub(crate) fn of(path: &Path) -> Option<FileId> {
         fs::symlink_metadata(path).ok().map(|meta| FileId { device: meta.dev(), inode: meta.ino() })
     }
+
+    /// What tells it from other files of its file system.
+    pub(crate) fn inode(self) -> u64 {
+        self.inode
+    }
 }
 
 /// Binds, sets owner and mode, then listens.
@@ -55,7 +60,7 @@ pub(super) fn bind(path: &Path, listen: &Listen) -> Result<Bound, Error> {
     if let (Err(_), Some(file)) = (&ready, made) {
         remove(path, file);
     }
-    ready.map(|()| Bound { fd, file: made })
+    ready.map(|()| Bound { fd, file: made, lent: false })
 }
 
 /// The address of a path.

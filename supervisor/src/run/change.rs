@@ -161,9 +161,8 @@ impl Shell {
         outcomes.extend(self.configure_all(loaded.pools, which));
         for (name, id) in gone {
             self.names.remove(&name);
-            if let Some(place) = self.places.get_mut(&id) {
-                place.close();
-            }
+            let closed = self.places.get_mut(&id).map(Place::close);
+            self.let_go(closed.unwrap_or_default());
             self.events.push_back(Event::Dropped { pool: id });
             outcomes.push((name, Outcome::Dropped));
         }
@@ -215,7 +214,7 @@ impl Shell {
         let name = settings.name.clone();
         let mut passed = std::mem::take(&mut self.passed);
         let own = self.names.get(&name).and_then(|id| self.places.get(id));
-        let sockets = place::sockets(&settings, &mut passed, |address| {
+        let sockets = place::sockets(&settings.listen, &mut passed, |address| {
             let own = own.map(|place| place.with_address(address)).unwrap_or_default();
             if own.is_empty() { known.get(address).cloned().unwrap_or_default() } else { own }
         });
@@ -293,15 +292,37 @@ impl Shell {
 
     pub(super) fn adopted(&mut self, pool: PoolId, revision: u64, generation: u64) {
         let Some(place) = self.places.get_mut(&pool) else { return };
-        let (faults, closed) = place.adopt(revision);
-        for fault in faults {
+        let adopted = place.adopt(revision);
+        for fault in adopted.faults {
             tracing::error!(pool = place.name, "{fault}");
         }
-        for address in closed {
-            self.notify.forget(&address);
-        }
         tracing::debug!(pool = place.name, generation, "new settings are in force");
+        self.notify.store(&adopted.made);
+        self.let_go(adopted.closed);
         self.watch_files(pool);
+    }
+
+    /// Takes sockets that were closed out of systemd's store: but for those that another pool took over.
+    pub(super) fn let_go(&self, names: Vec<String>) {
+        for name in names {
+            if !self.places.values().flat_map(Place::sockets).any(|socket| socket.kept_as() == name) {
+                self.notify.forget(&name);
+            }
+        }
+    }
+
+    /// After the start: listeners that systemd kept and that no pool has any more are given up.
+    pub(super) fn give_up_unclaimed(&mut self) {
+        for (name, address) in self.passed.take_unclaimed() {
+            if let Some(Address::Unix(path)) = &address
+                && listeners::FileId::of(path)
+                    .is_some_and(|file| name == place::kept_as(&Address::Unix(path.clone()), Some(file)))
+            {
+                // Nobody listens there any more, and who binds there again makes it anew.
+                let _ = std::fs::remove_file(path);
+            }
+            self.notify.forget(&name);
+        }
     }
 
     pub(super) fn reloaded(&mut self, pool: PoolId, revision: u64, generation: u64, fault: Option<String>) {
@@ -312,12 +333,13 @@ impl Shell {
         match &fault {
             None => tracing::info!(pool = place.name, generation, "reloaded"),
             Some(fault) => {
-                place.forget(revision);
+                let closed = place.forget(revision);
                 tracing::error!(
                     pool = place.name,
                     generation,
                     "the reload failed, the old generation stays: {fault}"
                 );
+                self.let_go(closed);
             }
         }
     }

@@ -211,6 +211,7 @@ impl Shell {
         self.control = Some(server);
         tracing::info!(pid = std::process::id(), version = env!("CARGO_PKG_VERSION"), "hostler starts");
         self.load(&change::Which::default()).map_err(Error::config)?;
+        self.give_up_unclaimed();
         self.drive();
         self.tell_systemd();
         if self.names.is_empty() && self.broken.is_empty() {
@@ -302,7 +303,11 @@ impl Shell {
     fn close_listeners(&mut self) {
         let kept = self.notify.keeps_listeners();
         for place in self.places.values_mut() {
-            if kept { place.leave() } else { place.close() }
+            if kept {
+                place.leave();
+            } else {
+                place.close();
+            }
         }
     }
 
@@ -370,7 +375,8 @@ impl Shell {
         if let Some(mut place) = self.places.remove(&pool) {
             self.notify.dirty = true;
             self.news.insert(pool);
-            place.close();
+            let closed = place.close();
+            self.let_go(closed);
             if self.names.get(&place.name) == Some(&pool) {
                 self.names.remove(&place.name);
             }

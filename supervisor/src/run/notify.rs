@@ -7,7 +7,7 @@
 //! Always holds: without `NOTIFY_SOCKET` nothing of this is done, and nothing waits for it.
 
 use super::{Shell, now, place::Socket};
-use crate::{fleet::PoolState, settings::Address};
+use crate::fleet::PoolState;
 use sd_notify::NotifyState;
 use std::{os::fd::AsFd, rc::Rc, time::Duration};
 
@@ -87,11 +87,9 @@ impl Notify {
         if !self.present {
             return;
         }
-        for socket in sockets {
-            if matches!(socket.listen.address, Address::Systemd(_)) {
-                continue; // it has them
-            }
-            let name = store_name(&socket.listen.address);
+        // What a socket unit has is kept there.
+        for socket in sockets.iter().filter(|socket| !socket.bound.lent) {
+            let name = socket.kept_as();
             let state = [NotifyState::FdStore, NotifyState::FdName(&name)];
             if let Err(e) = sd_notify::notify_with_fds(&state, &[socket.bound.fd.as_fd()]) {
                 tracing::debug!("give {} to systemd's store: {e}", socket.listen.address);
@@ -105,17 +103,9 @@ impl Notify {
     }
 
     /// Takes a listener out of the descriptor store.
-    pub(crate) fn forget(&self, address: &Address) {
-        self.tell(&[NotifyState::FdStoreRemove, NotifyState::FdName(&store_name(address))]);
+    pub(crate) fn forget(&self, name: &str) {
+        self.tell(&[NotifyState::FdStoreRemove, NotifyState::FdName(name)]);
     }
-}
-
-/// The name of a listener in systemd's store, where no `:` may stand: FNV-1a of the address.
-pub(crate) fn store_name(address: &Address) -> String {
-    let hash = address.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("hostler-{hash:016x}")
 }
 
 impl Shell {
@@ -162,18 +152,5 @@ impl Shell {
             self.notify.reloading = false;
             self.notify.tell(&[NotifyState::Ready]);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_in_the_store_has_nothing_that_systemd_refuses_and_differs_by_address() {
-        let one = store_name(&Address::Unix("/run/a.sock".into()));
-        let other = store_name(&Address::Unix("/run/b.sock".into()));
-        assert_ne!(one, other);
-        assert!(one.len() < 256 && one.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'));
     }
 }

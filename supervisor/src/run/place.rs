@@ -4,9 +4,9 @@
 //! Always holds: a socket that two revisions name is the same socket, so that a reload refuses nobody; a
 //! revision lives as long as a worker may be started with it.
 
-use super::{link::Queue, notify::store_name};
+use super::link::Queue;
 use crate::{
-    listeners::{self, Bound, FileId, Passed},
+    listeners::{self, Bound, FileId, KEPT, Passed},
     settings::{self, Address, Listen},
 };
 use hostler_worker::page::{self, Snapshot};
@@ -18,6 +18,35 @@ use std::{collections::BTreeMap, rc::Rc};
 pub(crate) struct Socket {
     pub(crate) listen: Listen,
     pub(crate) bound: Bound,
+}
+
+impl Socket {
+    /// The name under which systemd keeps it.
+    pub(crate) fn kept_as(&self) -> String {
+        kept_as(&self.listen.address, self.bound.file)
+    }
+}
+
+/// The name of a listener in systemd's store, where no `:` may stand: FNV-1a of the address, and which file it has, so
+/// that one whose file somebody removed is never taken for its successor.
+pub(crate) fn kept_as(address: &Address, file: Option<FileId>) -> String {
+    let hash = address.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    match file {
+        Some(file) => format!("{KEPT}{hash:016x}-{:x}", file.inode()),
+        None => format!("{KEPT}{hash:016x}"),
+    }
+}
+
+/// What came of settings that were taken into force.
+#[derive(Debug, Default)]
+pub(crate) struct Adopted {
+    pub(crate) faults: Vec<String>,
+    /// Sockets that are held no more, by their names in systemd's store.
+    pub(crate) closed: Vec<String>,
+    /// Sockets that had to be made again.
+    pub(crate) made: Vec<Rc<Socket>>,
 }
 
 /// Settings, and the sockets that they name in order.
@@ -71,12 +100,11 @@ impl Place {
 
     /// Takes settings into force and forgets older ones. Sockets that are named no more are closed, and their
     /// files removed; those that stay get their owner, group and mode again.
-    /// Gives what went wrong, and the addresses that were closed.
-    pub(crate) fn adopt(&mut self, revision: u64) -> (Vec<String>, Vec<Address>) {
+    pub(crate) fn adopt(&mut self, revision: u64) -> Adopted {
         self.current = revision;
         let later = self.revisions.split_off(&revision);
         let older = std::mem::replace(&mut self.revisions, later);
-        let mut faults = Vec::new();
+        let mut adopted = Adopted::default();
         if let Some(now) = self.revisions.get_mut(&revision) {
             for socket in &mut now.sockets {
                 let Some(wanted) = now.settings.listen.iter().find(|l| l.address == socket.listen.address)
@@ -85,30 +113,33 @@ impl Place {
                 };
                 match socket.bound.refresh(wanted) {
                     Ok(None) => {}
-                    Ok(Some(bound)) => *socket = Rc::new(Socket { listen: wanted.clone(), bound }),
-                    Err(e) => faults.push(e.to_string()),
+                    Ok(Some(bound)) => {
+                        adopted.closed.push(socket.kept_as());
+                        *socket = Rc::new(Socket { listen: wanted.clone(), bound });
+                        adopted.made.push(Rc::clone(socket));
+                    }
+                    Err(e) => adopted.faults.push(e.to_string()),
                 }
             }
         }
-        let closed = older.into_values().flat_map(|revision| self.close_unused(revision)).collect();
-        (faults, closed)
+        adopted.closed.extend(older.into_values().flat_map(|revision| self.close_unused(revision)));
+        adopted
     }
 
-    /// Forgets a revision that was not adopted.
-    pub(crate) fn forget(&mut self, revision: u64) {
-        if revision != self.current
-            && let Some(revision) = self.revisions.remove(&revision)
-        {
-            self.close_unused(revision);
+    /// Forgets a revision that was not adopted. Gives the sockets that were closed, by their names in systemd's store.
+    pub(crate) fn forget(&mut self, revision: u64) -> Vec<String> {
+        match self.revisions.remove(&revision).filter(|_| revision != self.current) {
+            Some(revision) => self.close_unused(revision),
+            None => Vec::new(),
         }
     }
 
-    fn close_unused(&self, revision: Revision) -> Vec<Address> {
-        let used = |socket: &Rc<Socket>| self.sockets().any(|s| s.listen.address == socket.listen.address);
+    fn close_unused(&self, revision: Revision) -> Vec<String> {
         let mut closed = Vec::new();
         for socket in revision.sockets {
-            if !used(&socket) {
-                closed.push(socket.listen.address.clone());
+            let name = socket.kept_as();
+            if !self.sockets().any(|s| s.kept_as() == name) {
+                closed.push(name);
                 close(socket);
             }
         }
@@ -122,11 +153,13 @@ impl Place {
         }
     }
 
-    /// Closes all sockets and removes their files.
-    pub(crate) fn close(&mut self) {
+    /// Closes all sockets and removes their files. Gives their names in systemd's store.
+    pub(crate) fn close(&mut self) -> Vec<String> {
+        let names = self.sockets().map(|socket| socket.kept_as()).collect();
         for revision in self.revisions.values_mut() {
             revision.sockets.drain(..).for_each(close);
         }
+        names
     }
 }
 
@@ -137,23 +170,29 @@ pub(crate) fn close(socket: Rc<Socket>) {
     }
 }
 
-/// The sockets for `settings`: those that `known` finds, and new ones for the rest.
+/// The sockets for these entries of `listen`: those that `known` finds, and new ones for the rest.
 ///
 /// # Errors
-/// Where one cannot be listened on; those that were new are closed again.
+/// Where one cannot be listened on; those that were new are closed again, those that systemd kept go back to `passed`.
 pub(crate) fn sockets(
-    settings: &settings::Pool,
+    entries: &[Listen],
     passed: &mut Passed,
     known: impl Fn(&Address) -> Vec<Rc<Socket>>,
 ) -> Result<Vec<Rc<Socket>>, listeners::Error> {
     let mut all = Vec::new();
     let mut new = Vec::new();
-    for listen in &settings.listen {
+    for listen in entries {
         match socket(listen, passed, known(&listen.address), &mut new) {
             Ok(mut sockets) => all.append(&mut sockets),
             Err(e) => {
                 drop(all);
-                new.into_iter().for_each(close);
+                for (socket, from_store) in new {
+                    match Rc::try_unwrap(socket) {
+                        Ok(socket) if from_store => passed.put_back(socket.kept_as(), socket.bound.fd),
+                        Ok(socket) => socket.bound.remove_file(&socket.listen),
+                        Err(_) => {}
+                    }
+                }
                 return Err(e);
             }
         }
@@ -165,17 +204,19 @@ fn socket(
     listen: &Listen,
     passed: &mut Passed,
     known: Vec<Rc<Socket>>,
-    new: &mut Vec<Rc<Socket>>,
+    new: &mut Vec<(Rc<Socket>, bool)>,
 ) -> Result<Vec<Rc<Socket>>, listeners::Error> {
     // A socket whose file somebody removed is reached by nobody: workers are to have a new one.
     if known.iter().all(|socket| is_lost(socket)) {
-        let bound = match stored(listen, passed)? {
+        let stored = stored(listen, passed)?;
+        let from_store = stored.is_some();
+        let bound = match stored {
             Some(bound) => vec![bound],
             None => listeners::bind(listen, passed)?,
         };
         let sockets: Vec<_> =
             bound.into_iter().map(|bound| Rc::new(Socket { listen: listen.clone(), bound })).collect();
-        new.extend(sockets.iter().cloned());
+        new.extend(sockets.iter().map(|socket| (Rc::clone(socket), from_store)));
         return Ok(sockets);
     }
     let same = |s: &Rc<Socket>| s.listen.protocol == listen.protocol && s.listen.allow == listen.allow;
@@ -189,9 +230,8 @@ fn is_lost(socket: &Socket) -> bool {
     }
 }
 
-/// The socket that systemd kept for us over a crash. One whose file is gone is of no use any more.
+/// The socket that systemd kept for us over a restart or a crash. One whose file is gone is of no use any more.
 fn stored(listen: &Listen, passed: &mut Passed) -> Result<Option<Bound>, listeners::Error> {
-    let Some(fd) = passed.take(&store_name(&listen.address)).pop() else { return Ok(None) };
     let file = match &listen.address {
         Address::Unix(path) if listeners::abstract_name(path).is_none() => match FileId::of(path) {
             None => return Ok(None),
@@ -199,7 +239,8 @@ fn stored(listen: &Listen, passed: &mut Passed) -> Result<Option<Bound>, listene
         },
         _ => None,
     };
-    listeners::adopt(fd, listen, file).map(Some)
+    let kept = passed.take(&kept_as(&listen.address, file)).pop();
+    kept.map(|fd| listeners::adopt(fd, listen, file)).transpose()
 }
 
 /// The same socket under an entry that speaks another protocol or lets others in.
@@ -207,7 +248,7 @@ fn again(socket: &Socket, listen: &Listen) -> Result<Rc<Socket>, listeners::Erro
     let fd = socket.bound.fd.try_clone().map_err(|e| {
         listeners::Error::Failed(format!("listen on {}: copy the descriptor: {e}", listen.address))
     })?;
-    let bound = listeners::adopt(fd, listen, socket.bound.file)?;
+    let bound = Bound { lent: socket.bound.lent, ..listeners::adopt(fd, listen, socket.bound.file)? };
     Ok(Rc::new(Socket { listen: listen.clone(), bound }))
 }
 
@@ -238,5 +279,65 @@ fn add(to: &mut Vec<u64>, from: &[u64]) {
     to.resize(to.len().max(from.len()), 0);
     for (to, from) in to.iter_mut().zip(from) {
         *to = to.saturating_add(*from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::net::UnixListener, path::Path};
+
+    fn listen(path: &Path) -> Listen {
+        Listen::new(Address::Unix(path.to_owned()))
+    }
+
+    fn kept(listener: UnixListener, path: &Path) -> (String, std::os::fd::OwnedFd) {
+        (kept_as(&Address::Unix(path.to_owned()), FileId::of(path)), listener.into())
+    }
+
+    #[test]
+    fn a_name_in_the_store_has_nothing_that_systemd_refuses_and_differs_by_address_and_file() {
+        let place = tempfile::tempdir().unwrap();
+        let (one, other) = (place.path().join("a"), place.path().join("b"));
+        fs::write(&one, "").unwrap();
+        let address = |path: &Path| Address::Unix(path.to_owned());
+        let name = kept_as(&address(&one), FileId::of(&one));
+        assert_ne!(name, kept_as(&address(&other), None));
+        assert_ne!(name, kept_as(&address(&one), None));
+        assert!(name.len() < 256 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'));
+    }
+
+    #[test]
+    fn of_two_kept_listeners_of_one_path_the_one_that_has_the_file_is_taken() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("s");
+        // That the file of the older one lives on keeps its inode from being given to the newer one.
+        let old = kept(UnixListener::bind(&path).unwrap(), &path);
+        fs::rename(&path, place.path().join("away")).unwrap();
+        let new = kept(UnixListener::bind(&path).unwrap(), &path);
+        for order in [[0, 1], [1, 0]] {
+            let all = [&old, &new];
+            let copy = |i: usize| (all[i].0.clone(), all[i].1.try_clone().unwrap());
+            let mut passed = Passed::from(order.map(copy).into_iter().collect::<Vec<_>>());
+            let bound = stored(&listen(&path), &mut passed).unwrap().unwrap();
+            let client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+            assert!(UnixListener::from(bound.fd).accept().is_ok(), "{order:?}");
+            drop(client);
+            assert_eq!(passed.take_unclaimed().len(), 1, "the other is given up");
+        }
+    }
+
+    #[test]
+    fn a_kept_listener_goes_back_where_its_pool_cannot_be_set_up() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("s");
+        let (name, fd) = kept(UnixListener::bind(&path).unwrap(), &path);
+        let mut passed = Passed::from(vec![(name, fd)]);
+        let entries = [listen(&path), listen(Path::new("/no/such/directory/s"))];
+        sockets(&entries, &mut passed, |_| Vec::new()).unwrap_err();
+        assert!(path.exists());
+        let taken = sockets(&entries[..1], &mut passed, |_| Vec::new()).unwrap();
+        let _client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        assert!(UnixListener::from(taken[0].bound.fd.try_clone().unwrap()).accept().is_ok());
     }
 }

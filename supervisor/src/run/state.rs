@@ -45,6 +45,8 @@ pub(crate) struct Socket {
     pub(crate) fd: usize,
     pub(crate) listen: Listen,
     pub(crate) file: Option<FileId>,
+    #[serde(default)]
+    pub(crate) lent: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -182,7 +182,8 @@ impl Shell {
                     indices.push(known.unwrap_or_else(|| {
                         let fd = load.put(&socket.bound.fd);
                         let listen = socket.listen.clone();
-                        sockets.push((socket, state::Socket { fd, listen, file: socket.bound.file }));
+                        let (file, lent) = (socket.bound.file, socket.bound.lent);
+                        sockets.push((socket, state::Socket { fd, listen, file, lent }));
                         sockets.len() - 1
                     }));
                 }
@@ -250,6 +251,7 @@ impl Shell {
             let fd = cargo.take(socket.fd)?;
             let bound = listeners::adopt(fd, &socket.listen, socket.file)
                 .map_err(|e| io::Error::other(e.to_string()))?;
+            let bound = listeners::Bound { lent: socket.lent, ..bound };
             sockets.push(Rc::new(Socket { listen: socket.listen, bound }));
         }
         for place in state.places {
@@ -273,7 +275,7 @@ impl Shell {
             self.workers.insert(worker.id, worker.into_worker(link, page));
         }
         if let Some((fd, file)) = state.control {
-            let bound = listeners::Bound { fd: cargo.take(fd)?, file };
+            let bound = listeners::Bound { fd: cargo.take(fd)?, file, lent: false };
             let path = state.settings.control;
             let server = Server::over(bound, &path).map_err(|e| io::Error::other(e.to_string()))?;
             self.poll.add(server.as_fd(), Token::Control)?;
