@@ -131,10 +131,9 @@ fn asp(root: &str, prefix: &str, programs: &Programs<'_>) -> Result<Guess, Strin
     };
     let said = format!("{root} looks like ASP.NET: run by {mono} (runtime fastcgi)");
     let applications = format!("/applications={prefix}:{root}");
-    Ok(Guess {
-        keys: with_command("fastcgi", vec![mono.into(), "/socket=pipe".into(), applications.into()]),
-        said,
-    })
+    let mut keys = with_command("fastcgi", vec![mono.into(), "/socket=pipe".into(), applications.into()]);
+    keys.insert("keep_connections".into(), false.into());
+    Ok(Guess { keys, said })
 }
 
 fn files(root: &str, said: &str) -> Guess {
@@ -241,6 +240,7 @@ mod tests {
         let guess = guess(there.path(), "/forum", &Programs(&[bin.path().to_owned()])).unwrap();
         let command = guess.keys["command"].as_array().unwrap();
         assert_eq!(command[1].as_str(), Some("/socket=pipe"));
+        assert_eq!(guess.keys["keep_connections"].as_bool(), Some(false));
         assert_eq!(command[2].as_str().unwrap(), format!("/applications=/forum:{}", there.path().display()));
     }
 }

@@ -17,6 +17,7 @@ pub fn program(command: &[&str]) -> Fastcgi {
         root: None,
         index: Vec::new(),
         concurrency: 1,
+        keep_connections: true,
         ready_path: None,
         boot_timeout: Duration::from_secs(30),
         env: Vec::new(),

@@ -352,6 +352,45 @@ fn an_answer_without_a_head_is_a_500_and_a_local_redirect_is_followed() {
     assert_eq!(worker.http().post("/from", b"body").text(), "GET /to a=b");
 }
 
+/// A program without a library: it tells for each request its connection's number, its id and its flags.
+const BARE: &str = r#"
+my $number = 0;
+while (accept(my $conn, STDIN)) {
+  $number++;
+  my ($told, $flags) = ('', 0);
+  while ((sysread($conn, my $head, 8) // 0) == 8) {
+    my (undef, $type, $id, $length, $padding) = unpack 'CCnnC', $head;
+    my $left = $length + $padding;
+    my $content = '';
+    $left -= sysread($conn, $content, $left, length $content) while $left > 0;
+    last if $type == 9;
+    $flags = unpack 'x2C', $content if $type == 1;
+    next unless $type == 5 && !$length;
+    my $text = "Content-Type: text/plain
+
+connection $number id $id flags $flags";
+    syswrite $conn, pack('CCnnCC', 1, 6, $id, length $text, 0, 0) . $text . pack('CCnnCCNN', 1, 3, $id, 8, 0, 0, 0, 0);
+    last unless $flags;
+  }
+}
+"#;
+
+#[test]
+fn a_kept_connection_has_another_id_for_each_request_and_one_that_is_not_to_be_kept_serves_one() {
+    let place = Place::new();
+    let path = place.file("bare.pl", BARE);
+    // The first connection is that of GET_VALUES.
+    for (keep_connections, told) in [
+        (true, ["connection 2 id 1 flags 1", "connection 2 id 2 flags 1", "connection 2 id 1 flags 1"]),
+        (false, ["connection 2 id 1 flags 0", "connection 3 id 1 flags 0", "connection 4 id 1 flags 0"]),
+    ] {
+        let settings = program(&["/usr/bin/perl", path.to_str().unwrap()]);
+        let worker = relay(Protocol::Http, Fastcgi { keep_connections, ..settings });
+        let mut client = worker.http();
+        assert_eq!([(); 3].map(|()| client.get("/").text()), told);
+    }
+}
+
 #[test]
 fn a_program_may_bind_its_socket_itself() {
     let place = Place::new();

@@ -207,6 +207,8 @@ pub struct Fastcgi {
     pub index: Vec<String>,
     /// Requests that it may have at once.
     pub concurrency: u32,
+    /// Whether it is asked to keep connections open after an answer.
+    pub keep_connections: bool,
     /// Path to ask for until it answers; `None`: ready when it accepts.
     pub ready_path: Option<String>,
     /// How long it may take until it is ready.

@@ -420,6 +420,7 @@ impl Runtimes<'_> {
             root: section.text("root"),
             index: section.words("index"),
             concurrency: section.number32("concurrency").unwrap_or(1),
+            keep_connections: section.bool("keep_connections"),
             ready_path: section.text("ready_path"),
             boot_timeout: self.boot_timeout,
             env: self.env_of(section),

@@ -147,6 +147,7 @@ fn finish(mut draft: Draft, applications: &[Application], programs: &[PathBuf]) 
         let remark = "fastcgi-mono-server4 is not installed here: apt install mono-fastcgi-server4.";
         draft.set_with("command", command, remark);
     }
+    draft.set_with("keep_connections", false, "It breaks at connections that are kept.");
     Some(draft)
 }
 

@@ -175,7 +175,15 @@ fn applications_of_mono_are_carried_over_or_named() {
         <path>/srv/a</path><enabled>true</enabled></web-application><web-application><path>/srv/b</path>\
         <enabled>false</enabled></web-application></apps>";
     let out = text(mono::read(Path::new("a.webapp"), webapp, &[]));
-    has(&out, &["/applications=a.example:80:/x:/srv/a\"", "/socket=pipe", "/srv/b: is not enabled"]);
+    has(
+        &out,
+        &[
+            "/applications=a.example:80:/x:/srv/a\"",
+            "/socket=pipe",
+            "keep_connections = false",
+            "/srv/b: is not enabled",
+        ],
+    );
     loaded(&out);
     let out = text(mono::line("/applications=/:/srv/a,b.example:/y:/srv/b", &[]));
     has(&out, &["/applications=/:/srv/a,b.example:*:/y:/srv/b\""]);

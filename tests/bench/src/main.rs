@@ -19,7 +19,9 @@ mod scenarios;
 use clap::{Parser, Subcommand};
 use hostler_bench::load::Error;
 use rounds::Extent;
-use scenarios::{beside, drift, fairness, files, idle, pools, programs, slow, stalled, through, trouble};
+use scenarios::{
+    beside, drift, fairness, files, idle, mono, pools, programs, slow, stalled, through, trouble,
+};
 use std::process::ExitCode;
 
 /// Measures Hostler beside its peers
@@ -58,6 +60,8 @@ enum Command {
     Programs(Extent),
     /// What goes wrong in fcgiwrap and php-fpm, done to Hostler too: whether it is right, not how fast
     Beside(beside::Beside),
+    /// 100,000 requests to ASP.NET on mono, which grows with each, under a soft limit of memory
+    Mono(mono::Mono),
     /// 1,000 pools in one supervisor; 20 pools at rest
     Pools(Extent),
     /// Reloads, deploys, upgrades, leaks and kills under load: no request fails
@@ -96,6 +100,7 @@ fn run(command: Command) -> Result<bool, Error> {
         Command::Files(extent) => files::run(&extent),
         Command::Programs(extent) => programs::run(&extent),
         Command::Beside(beside) => beside.run(),
+        Command::Mono(mono) => mono.run(),
         Command::Pools(extent) => pools::run(&extent),
         Command::Trouble(trouble) => trouble.run(),
         Command::Guard(guard) => guard.run(),

@@ -6,6 +6,7 @@ pub(crate) mod drift;
 pub(crate) mod fairness;
 pub(crate) mod files;
 pub(crate) mod idle;
+pub(crate) mod mono;
 pub(crate) mod pools;
 pub(crate) mod programs;
 pub(crate) mod slow;

@@ -62,6 +62,12 @@ pub fn pids(root: u32) -> Vec<u32> {
     members(root).iter().map(|process| process.pid).collect()
 }
 
+/// The live children of `root`.
+#[must_use]
+pub fn children(root: u32) -> Vec<u32> {
+    members(root).iter().filter(|process| process.parent == root).map(|process| process.pid).collect()
+}
+
 struct Process {
     pid: u32,
     parent: u32,
@@ -118,6 +124,7 @@ mod tests {
     fn a_child_belongs_to_the_tree_and_a_stranger_does_not() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let tree = pids(std::process::id());
+        assert!(children(std::process::id()).contains(&child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(tree.contains(&child.id()) && tree.contains(&std::process::id()) && !tree.contains(&1));

@@ -42,7 +42,7 @@ use nix::{
         stat::Mode,
     },
 };
-use outgoing::Outgoing;
+use outgoing::ID;
 use program::{DYING, Program};
 use pump::{Buffers, Outcome, Pump, Source};
 use scripts::{Found, Script, Scripts};
@@ -68,7 +68,7 @@ pub(crate) struct Relay {
     settings: Fastcgi,
     scripts: Option<Scripts>,
     program: Option<Program>,
-    conn: Option<UnixStream>,
+    conn: Option<Conn>,
     /// Whether the program is known to be ready, and until when that is waited for where it is not.
     ready: Result<(), Instant>,
     /// It may still be busy with a request that nobody waits for.
@@ -78,6 +78,27 @@ pub(crate) struct Relay {
     /// Whether it keeps a connection open after an answer, where that is known.
     keeps: Option<bool>,
     buffers: Buffers,
+}
+
+/// A connection to the program.
+struct Conn {
+    stream: UnixStream,
+    /// Of its next request.
+    id: u16,
+    /// It has carried a request.
+    asked: bool,
+}
+
+impl Conn {
+    fn fresh(stream: UnixStream) -> Conn {
+        Conn { stream, id: ID, asked: false }
+    }
+
+    /// Still open, and nothing came on it that nobody asked for.
+    fn is_open(&self) -> bool {
+        let peeked = recv(self.stream.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
+        matches!(peeked, Err(Errno::EAGAIN))
+    }
 }
 
 /// The request as a local redirect has it: a GET (or HEAD) for another path of the same app, without a body.
@@ -151,7 +172,7 @@ impl Relay {
     /// Starts a fresh program, which is not ready yet.
     fn start(&mut self) -> Result<(), String> {
         self.conn = None;
-        self.keeps = None;
+        self.keeps = (!self.settings.keep_connections).then_some(false);
         self.aborted = false;
         self.program = None;
         let started =
@@ -167,7 +188,7 @@ impl Relay {
         let (Err(until), Some(program)) = (self.ready, &mut self.program) else { return Ok(()) };
         let failed = match ready::wait(program, &mut self.buffers.incoming, self.mute, until) {
             Ok(conn) => {
-                self.conn = conn;
+                self.conn = conn.map(Conn::fresh);
                 self.ready = Ok(());
                 return Ok(());
             }
@@ -207,10 +228,16 @@ impl Relay {
     }
 
     /// Sees to it that there is a program which takes requests, and a connection to it.
-    fn reach(&mut self) -> Result<UnixStream, Error> {
+    fn reach(&mut self) -> Result<Conn, Error> {
         let refuse = |why: String| Error::Upstream(502, why);
-        if let Some(conn) = self.conn.take().filter(is_open) {
-            return Ok(conn);
+        if let Some(conn) = self.conn.take() {
+            if conn.is_open() {
+                return Ok(conn);
+            }
+            if conn.asked {
+                // It does not keep what it was asked to keep, or has ended.
+                self.keeps = Some(false);
+            }
         }
         self.free();
         for _ in 0..2 {
@@ -231,7 +258,7 @@ impl Relay {
             match program.connect() {
                 Ok(conn) => {
                     ready::prepare(&conn);
-                    return Ok(conn);
+                    return Ok(Conn::fresh(conn));
                 }
                 Err(why) => {
                     if program.ended(DYING).is_none() {
@@ -261,13 +288,15 @@ impl Relay {
         let mut again = !body;
         loop {
             let conn = self.reach()?;
-            params::write(&mut self.buffers.out, request, view, self.scripts.as_ref().map(Scripts::root));
+            let root = self.scripts.as_ref().map(Scripts::root);
+            let begin = (conn.id, self.keeps != Some(false));
+            params::write(&mut self.buffers.out, begin, request, view, root);
             let source = match spool.take() {
                 Some(file) => Source::File(file),
                 None if body => Source::Request,
                 None => Source::Over,
             };
-            match Pump::new(request, answer, &conn, &mut self.buffers, source).run() {
+            match Pump::new(request, answer, &conn.stream, &mut self.buffers, source).run() {
                 Ok(Outcome::Lost { begun }) => {
                     let how = self.lost();
                     if begun || !std::mem::replace(&mut again, false) {
@@ -281,7 +310,7 @@ impl Relay {
                     return Ok(outcome);
                 }
                 Err(error) => {
-                    self.abort(&conn, &error);
+                    self.abort(&conn.stream, &error);
                     return Err(error);
                 }
             }
@@ -302,23 +331,24 @@ impl Relay {
     }
 
     /// Keeps a connection for the next request, where it is fit for one.
-    fn keep(&mut self, conn: UnixStream, outcome: &Outcome) {
+    fn keep(&mut self, Conn { stream, id, .. }: Conn, outcome: &Outcome) {
         let clean =
             matches!(outcome, Outcome::Answered { clean: true } | Outcome::LocalRedirect { clean: true, .. });
         let keeps = *self.keeps.get_or_insert_with(|| {
             // Said by no program: whether it closes is seen once, after its first answer.
             let waited =
-                poll(&mut [PollFd::new(conn.as_fd(), PollFlags::POLLIN)], PollTimeout::from(CLOSING));
+                poll(&mut [PollFd::new(stream.as_fd(), PollFlags::POLLIN)], PollTimeout::from(CLOSING));
             waited.is_ok_and(|count| count == 0)
         });
-        self.conn = (clean && keeps).then_some(conn);
+        let next = Conn { stream, id: if id == ID { ID + 1 } else { ID }, asked: true };
+        self.conn = (clean && keeps).then_some(next);
     }
 
     /// Nobody waits for the program's answer any more.
     fn abort(&mut self, conn: &UnixStream, error: &Error) {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         if self.buffers.out.pending().is_empty() {
-            let _ = send(conn.as_raw_fd(), &Outgoing::abort(), flags);
+            let _ = send(conn.as_raw_fd(), &self.buffers.out.abort(), flags);
         }
         let _ = conn.shutdown(std::net::Shutdown::Both);
         if self.program.is_none() || self.ready.is_err() {
@@ -408,12 +438,6 @@ impl App for Relay {
         }
         Err(Error::App(format!("the program redirects in a circle, or over {REDIRECTS_LIMIT} times")))
     }
-}
-
-/// Still open, and nothing came on it that nobody asked for.
-fn is_open(conn: &UnixStream) -> bool {
-    let peeked = recv(conn.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
-    matches!(peeked, Err(Errno::EAGAIN))
 }
 
 /// Reads a body of unknown length into a file without a name, since programs believe in CONTENT_LENGTH alone.

@@ -5,7 +5,8 @@
 
 use hostler_proto::{BeginRequest, Header, Kind, Role, pairs::write_pair, record::CONTENT_MAX};
 
-/// The one request that a connection to a program carries.
+/// The id of the first request on a connection. The one after it has the next id, and so on in turn: mono tells the end
+/// of a request before it has forgotten its id, and breaks at one that comes again at once.
 pub(super) const ID: u16 = 1;
 /// Bytes from which on no more body is put into the buffer.
 const FULL: usize = 64 * 1024;
@@ -13,6 +14,7 @@ const FULL: usize = 64 * 1024;
 /// See the module.
 #[derive(Default)]
 pub(super) struct Outgoing {
+    id: u16,
     bytes: Vec<u8>,
     sent: usize,
     /// Where the header of the PARAMS record stands that pairs are added to.
@@ -21,11 +23,12 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     /// Begins a request.
-    pub(super) fn begin(&mut self, role: Role) {
+    pub(super) fn begin(&mut self, id: u16, role: Role, keep_conn: bool) {
+        self.id = id;
         self.bytes.clear();
         self.sent = 0;
         self.header(Kind::BeginRequest, BeginRequest::LEN);
-        self.bytes.extend_from_slice(&BeginRequest { role, keep_conn: true }.to_bytes());
+        self.bytes.extend_from_slice(&BeginRequest { role, keep_conn }.to_bytes());
         self.open();
     }
 
@@ -74,13 +77,18 @@ impl Outgoing {
     }
 
     /// Asks the program to stop (FastCGI 5.4), after what is begun.
-    pub(super) fn abort() -> [u8; Header::LEN] {
-        Header { kind: Kind::AbortRequest, id: ID, content_length: 0, padding_length: 0 }.to_bytes()
+    pub(super) fn abort(&self) -> [u8; Header::LEN] {
+        Header { kind: Kind::AbortRequest, id: self.id, content_length: 0, padding_length: 0 }.to_bytes()
     }
 
     /// Writes the empty record that ends the body.
     pub(super) fn end_body(&mut self) {
         self.header(Kind::Stdin, 0);
+    }
+
+    /// The id of the request.
+    pub(super) fn id(&self) -> u16 {
+        self.id
     }
 
     /// What is not sent yet.
@@ -125,13 +133,13 @@ impl Outgoing {
 
     fn header(&mut self, kind: Kind, length: usize) {
         let content_length = u16::try_from(length).unwrap_or(u16::MAX);
-        let header = Header { kind, id: ID, content_length, padding_length: 0 };
+        let header = Header { kind, id: self.id, content_length, padding_length: 0 };
         self.bytes.extend_from_slice(&header.to_bytes());
     }
 
     fn patch(&mut self, at: usize, kind: Kind, length: usize) {
         let content_length = u16::try_from(length).unwrap_or(u16::MAX);
-        let header = Header { kind, id: ID, content_length, padding_length: 0 };
+        let header = Header { kind, id: self.id, content_length, padding_length: 0 };
         if let Some(slot) = self.bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<{ Header::LEN }>) {
             *slot = header.to_bytes();
         }
@@ -158,7 +166,7 @@ mod tests {
     #[test]
     fn each_record_of_parameters_holds_whole_pairs() {
         let mut out = Outgoing::default();
-        out.begin(Role::Responder);
+        out.begin(ID, Role::Responder, true);
         let values: Vec<Vec<u8>> = (0..9).map(|n| vec![b'a' + n; 20_000]).collect();
         values.iter().for_each(|value| out.pair(b"NAME", value));
         out.end_params();
@@ -182,7 +190,7 @@ mod tests {
     fn a_pair_larger_than_a_record_runs_over_and_no_parameters_are_none() {
         for len in [0, 1, CONTENT_MAX, 65_536, 200_000] {
             let mut out = Outgoing::default();
-            out.begin(Role::Responder);
+            out.begin(ID, Role::Responder, true);
             if len > 0 {
                 out.pair(b"A", b"b");
                 out.pair(b"LONG", &vec![b'x'; len]);

@@ -11,8 +11,14 @@ use std::{io::Write, os::unix::ffi::OsStrExt, path::Path};
 const SOFTWARE: &str = concat!("Hostler/", env!("CARGO_PKG_VERSION"));
 
 /// Writes the beginning of the request and all its parameters.
-pub(super) fn write(out: &mut Outgoing, request: &mut Request<'_>, view: &View, root: Option<&Path>) {
-    out.begin(request.role());
+pub(super) fn write(
+    out: &mut Outgoing,
+    (id, keep): (u16, bool),
+    request: &mut Request<'_>,
+    view: &View,
+    root: Option<&Path>,
+) {
+    out.begin(id, request.role(), keep);
     let length = view.gathered.or_else(|| request.body().known_length());
     let mut none = true;
     for (name, value) in request.sent().iter() {

@@ -10,7 +10,7 @@
 
 use super::{
     incoming::{Incoming, Piece},
-    outgoing::{ID, Outgoing},
+    outgoing::Outgoing,
 };
 use crate::{Error, answer::Answer, cgi::lines::Lines, request::Request};
 use hostler_proto::{EndRequest, ProtocolStatus, Role, cgi::Head};
@@ -276,8 +276,8 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
 
     fn pass_on(&mut self) -> Result<Option<Outcome>, Error> {
         loop {
-            let Buffers { incoming, head, .. } = &mut *self.buffers;
-            match incoming.next(ID) {
+            let Buffers { out, incoming, head } = &mut *self.buffers;
+            match incoming.next(out.id()) {
                 Piece::More => return Ok(None),
                 Piece::Values => {}
                 Piece::Stderr(bytes) => {

@@ -208,7 +208,8 @@ fn get(
     until: Instant,
 ) -> Option<u16> {
     let mut out = Outgoing::default();
-    out.begin(Role::Responder);
+    // Its connection is not used again.
+    out.begin(ID, Role::Responder, false);
     params.iter().for_each(|(name, value)| out.pair(name.as_bytes(), value));
     out.end_params();
     out.end_body();

@@ -115,6 +115,17 @@ pub(super) const CONCURRENCY: Key = of(
         "1",
     ),
 );
+pub(super) const KEEP_CONNECTIONS: Key = of(
+    FASTCGI,
+    key(
+        "keep_connections",
+        Kind::Bool,
+        Some("true"),
+        "Ask the program to keep its connection open after an answer. false for fastcgi-mono-server4, which breaks \
+         at that.",
+        "false",
+    ),
+);
 pub(super) const READY_PATH: Key = of(
     FASTCGI,
     key(
@@ -165,6 +176,7 @@ pub(crate) static APP: Table = Table {
         COMMAND,
         LISTEN_BY,
         CONCURRENCY,
+        KEEP_CONNECTIONS,
         READY_PATH,
         MODULE,
     ],
