@@ -52,6 +52,11 @@ impl Backoff {
         self.until = Some(now + self.wait);
     }
 
+    /// When the last failure was.
+    pub(crate) fn last(&self) -> Option<Time> {
+        self.last
+    }
+
     /// Before this time nothing is started.
     pub(crate) fn until(&self) -> Option<Time> {
         self.until

@@ -84,7 +84,11 @@ impl Pool {
             (false, Some(Doom::Fault(Reason::BootTimeout))) => FAILED_AT, // it took its time: no second try first
             (false, _) => 1,
         };
-        self.backoff.fail(turn.now, barren, self.plan.boot_timeout, turn.lots);
+        // Those that one blow hits together have not failed one after another.
+        let same_blow = barren > 0 && worker.ready.is_some_and(|ready| self.backoff.last() >= Some(ready));
+        if !same_blow {
+            self.backoff.fail(turn.now, barren, self.plan.boot_timeout, turn.lots);
+        }
         self.demand.lost(&self.plan.model, served);
         self.last_error = Some(fault.clone());
         if worker.generation == self.generation && !served {

@@ -3,7 +3,11 @@
 //!
 //! `HOSTLER_SIM_SEED=N` repeats one seed; `HOSTLER_SIM_STEPS=N` sets how many steps are driven.
 
-use super::{demand::bounds, *};
+use super::{
+    demand::bounds,
+    pool::{NOW_GRACE, TERM_GRACE},
+    *,
+};
 use hostler_worker::control::Wear;
 use std::collections::BTreeMap;
 
@@ -46,6 +50,8 @@ struct World {
     steps: usize,
     finished: bool,
     stopping: Option<Stop>,
+    /// In the fleet's own time: nobody is spared any longer.
+    merciless: Option<Time>,
     jumped: bool,
     told: Vec<String>,
 }
@@ -63,6 +69,7 @@ impl World {
             steps: 0,
             finished: false,
             stopping: None,
+            merciless: None,
             jumped: false,
             told: Vec::new(),
         }
@@ -186,6 +193,10 @@ impl World {
                 ensure(pool.rests(), "watched although somebody serves or boots")?;
             }
         }
+        if self.merciless.is_some_and(|at| self.fleet.inner_time(self.now) > at) {
+            let killed = self.souls.values().all(|soul| soul.forced == Some(Force::Kill));
+            ensure(killed, "everything was to end by now, and a worker is still asked to")?;
+        }
         let due = self.fleet.next_deadline();
         ensure(due.is_none_or(|due| due > self.now), "a deadline that is over: it would turn for ever")
     }
@@ -241,18 +252,26 @@ impl World {
                 Some(_) => self.step(Event::Connecting { pool }),
                 None => Ok(()),
             },
-            97 if deed.how.is_multiple_of(16) => {
-                let stop = if deed.how.is_multiple_of(32) {
-                    Stop::Now
-                } else {
-                    Stop::Graceful(Duration::from_secs(5))
-                };
-                self.stopping = Some(stop);
-                self.step(Event::StopAll(stop))
-            }
+            97 if deed.how.is_multiple_of(16) => self.stops(if deed.how.is_multiple_of(32) {
+                Stop::Now
+            } else {
+                Stop::Graceful(Duration::from_secs(5))
+            }),
             98 => self.again(),
             _ => Ok(()),
         }
+    }
+
+    fn stops(&mut self, stop: Stop) -> Verdict {
+        self.stopping = self.stopping.max(Some(stop));
+        self.step(Event::StopAll(stop))?;
+        let within = match stop {
+            Stop::Graceful(within) => within + TERM_GRACE,
+            Stop::Now => NOW_GRACE,
+        };
+        let at = self.fleet.inner_time(self.now) + within;
+        self.merciless = Some(self.merciless.map_or(at, |earlier| earlier.min(at)));
+        Ok(())
     }
 
     fn boots(&mut self, deed: Deed) -> Verdict {

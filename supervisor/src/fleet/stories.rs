@@ -109,6 +109,28 @@ fn a_dead_worker_is_replaced_at_once() {
 }
 
 #[test]
+fn fresh_workers_that_one_blow_kills_are_all_replaced_at_once_and_the_pool_has_not_failed() {
+    let mut story = Story::begin(Model::Static { count: 3 });
+    let all = story.boots_all();
+    story.now += MS(500);
+    let mut started = 0;
+    for worker in all {
+        story.exits(worker, false, 0);
+        started += story.started().len();
+        assert_ne!(story.state(), PoolState::Failed);
+        story.now += MS(1);
+    }
+    assert_eq!(started, 3);
+    // Their successors are another matter.
+    let next: Vec<WorkerId> = story.fleet.pool(P).unwrap().workers().map(|(id, _)| id).collect();
+    for worker in next {
+        story.report(worker, Report::Ready);
+        story.exits(worker, false, 0);
+    }
+    assert_eq!(story.state(), PoolState::Failed);
+}
+
+#[test]
 fn a_pool_that_cannot_boot_is_failed_stands_in_and_tries_on_ever_less_often() {
     let mut story = Story::begin(Model::Static { count: 1 });
     let mut tries = 0;
