@@ -1,4 +1,4 @@
-//! Keys of an app, which a pool may have too, and `[[pool.NAME.app]]`.
+//! Keys of an app, which a pool may have too ([`serving_keys`] lists them once), and `[[pool.NAME.app]]`.
 
 use super::{Key, Kind, LATER, Table, key, of};
 
@@ -139,31 +139,52 @@ pub(super) const READY_PATH: Key = of(
 pub(super) const MODULE: Key =
     of(&["python"], key("module", Kind::Later, None, LATER, "\"shop.wsgi:application\""));
 
+/// The keys of a table that says what serves: those of its own before, the ones that a pool and an app have in
+/// common, and those of its own after.
+macro_rules! serving_keys {
+    ([$($before:expr),* $(,)?], [$($after:expr),* $(,)?]) => {{
+        use $crate::config::keys::app as common;
+        &[
+            $($before,)*
+            common::RUNTIME,
+            common::ROOT,
+            common::INDEX,
+            common::LISTING,
+            common::SYMLINKS,
+            common::DOT_FILES,
+            common::PRECOMPRESSED,
+            common::CACHE_CONTROL,
+            common::SCRIPT_FILENAME,
+            common::OWNER,
+            common::COMMAND,
+            common::LISTEN_BY,
+            common::CONCURRENCY,
+            common::KEEP_CONNECTIONS,
+            common::READY_PATH,
+            common::MODULE,
+            $($after,)*
+        ]
+    }};
+}
+pub(super) use serving_keys;
+
 /// `[[pool.NAME.app]]`.
 pub(crate) static APP: Table = Table {
     title: "[[pool.NAME.app]]",
     meaning: "Which app of a pool answers what. Chosen by host (the exact one, then *.domain, then any), then by \
               the longest path that ends at a \"/\". A pool without an app serves its runtime at / for any host.",
-    keys: &[
-        key("path", Kind::Prefix, Some("\"/\""), "Path prefix.", "\"/static\""),
-        key(
-            "host",
-            Kind::Text,
-            None,
-            "Host, or *.domain for all below it; any where absent. Without port.",
-            "\"shop.example\"",
-        ),
-        RUNTIME,
-        ROOT,
-        INDEX,
-        LISTING,
-        SYMLINKS,
-        DOT_FILES,
-        PRECOMPRESSED,
-        CACHE_CONTROL,
-        SCRIPT_FILENAME,
-        OWNER,
-        of(
+    keys: serving_keys!(
+        [
+            key("path", Kind::Prefix, Some("\"/\""), "Path prefix.", "\"/static\""),
+            key(
+                "host",
+                Kind::Text,
+                None,
+                "Host, or *.domain for all below it; any where absent. Without port.",
+                "\"shop.example\"",
+            ),
+        ],
+        [of(
             &["cgi", "fastcgi"],
             key(
                 "env",
@@ -172,12 +193,6 @@ pub(crate) static APP: Table = Table {
                 "Environment of this app, besides the pool's.",
                 "{ A = \"b\" }",
             ),
-        ),
-        COMMAND,
-        LISTEN_BY,
-        CONCURRENCY,
-        KEEP_CONNECTIONS,
-        READY_PATH,
-        MODULE,
-    ],
+        ),]
+    ),
 };

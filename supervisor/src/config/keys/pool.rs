@@ -2,10 +2,7 @@
 
 use super::{
     ANY, Kind, LATER, Table,
-    app::{
-        APP, CACHE_CONTROL, COMMAND, CONCURRENCY, DOT_FILES, INDEX, KEEP_CONNECTIONS, LISTEN_BY, LISTING,
-        MODULE, OWNER, PRECOMPRESSED, READY_PATH, ROOT, RUNTIME, SCRIPT_FILENAME, SYMLINKS,
-    },
+    app::{APP, serving_keys},
     key,
 };
 
@@ -15,149 +12,140 @@ pub(crate) static POOL: Table = Table {
     meaning: "A set of like workers behind one or more listeners, under one user. The name is made of letters, \
               digits, \"-\", \"_\" and \".\". What a runtime needs (root, command and so on) stands here or, \
               where a pool has several apps, at each app; an app takes from here what it does not say itself.",
-    keys: &[
-        key(
-            "listen",
-            Kind::Listen,
-            None,
-            "Where requests come from. Needed. One address, or a list of addresses and of tables as below.",
-            "[\"unix:/run/hostler/shop.sock\"]",
-        ),
-        key(
-            "user",
-            Kind::Account,
-            None,
-            "Whom the workers become, with all groups of that user. Needed where Hostler is started by root; \
-             elsewhere it is whoever started Hostler.",
-            "\"www-data\"",
-        ),
-        key("group", Kind::Account, None, "Primary group in place of the user's own.", "\"www-data\""),
-        key("directory", Kind::Path, None, "Working directory of the workers.", "\"/srv\""),
-        key("umask", Kind::Mode, Some("\"0022\""), "File mode creation mask of the workers.", "\"0027\""),
-        key(
-            "env",
-            Kind::Map,
-            Some("{}"),
-            "Environment of the workers, besides PATH, HOME, USER, LOGNAME and keep_env. Nothing else of the \
-             supervisor's environment reaches them.",
-            "{ LANG = \"C.UTF-8\" }",
-        ),
-        key(
-            "keep_env",
-            Kind::Words,
-            Some("[]"),
-            "Names of variables to take from the supervisor's own environment.",
-            "[\"LANG\"]",
-        ),
-        RUNTIME,
-        ROOT,
-        INDEX,
-        LISTING,
-        SYMLINKS,
-        DOT_FILES,
-        PRECOMPRESSED,
-        CACHE_CONTROL,
-        SCRIPT_FILENAME,
-        OWNER,
-        COMMAND,
-        LISTEN_BY,
-        CONCURRENCY,
-        KEEP_CONNECTIONS,
-        READY_PATH,
-        MODULE,
-        key(
-            "request_timeout",
-            Kind::Duration { zero: true },
-            Some("\"0s\""),
-            "How long a request may take once a worker has it; its client then gets 504. \"0s\": as long as it \
-             likes. A connection at rest does not count.",
-            "\"60s\"",
-        ),
-        key(
-            "queue_timeout",
-            Kind::Duration { zero: true },
-            Some("\"30s\""),
-            "How long a request may wait for a worker; its client then gets 503. \"0s\": as long as it likes.",
-            "\"10s\"",
-        ),
-        key(
-            "read_timeout",
-            Kind::Duration { zero: false },
-            Some("\"30s\""),
-            "How long the next byte of a request may take.",
-            "\"10s\"",
-        ),
-        key(
-            "write_timeout",
-            Kind::Duration { zero: false },
-            Some("\"30s\""),
-            "How long the peer may take to accept the next byte of an answer.",
-            "\"10s\"",
-        ),
-        key(
-            "keepalive_timeout",
-            Kind::Duration { zero: false },
-            Some("\"75s\""),
-            "How long a kept HTTP connection may rest. Kept FastCGI connections rest for as long as the web \
-             server likes.",
-            "\"15s\"",
-        ),
-        key(
-            "max_connections",
-            Kind::Number { min: 1, max: 1_000_000 },
-            Some("16384"),
-            "Connections that one worker holds, most of them at rest.",
-            "1000",
-        ),
-        key(
-            "max_body",
-            Kind::Size { zero: true },
-            Some("\"64MiB\""),
-            "Largest body of a request; over it the client gets 413.",
-            "\"1GiB\"",
-        ),
-        key(
-            "max_params",
-            Kind::Size { zero: false },
-            Some("\"256KiB\""),
-            "Largest set of FastCGI parameters, or HTTP head.",
-            "\"64KiB\"",
-        ),
-        key(
-            "stop_timeout",
-            Kind::Duration { zero: false },
-            None,
-            "How long a worker that leaves may take to finish its request before it is ended. Where absent, as \
-             in [supervisor].",
-            "\"5m\"",
-        ),
-        key(
-            "watch",
-            Kind::Globs,
-            Some("[]"),
-            "Files whose change reloads the pool, as absolute globs; ** stands for any directories.",
-            "[\"/srv/shop/**/*.py\"]",
-        ),
-        key(
-            "access_log",
-            Kind::Table(&ACCESS_LOG),
-            None,
-            "Log of all requests; none where absent.",
-            "{ file = \"/var/log/hostler/shop.access.log\" }",
-        ),
-        key(
-            "slow_log",
-            Kind::Duration { zero: true },
-            Some("\"0s\""),
-            "A request that takes longer is logged. \"0s\": none is.",
-            "\"2s\"",
-        ),
-        key("limits", Kind::Table(&LIMITS), None, "Resource limits of each worker.", "{ core = \"0\" }"),
-        key("sandbox", Kind::Later, None, LATER, "{}"),
-        key("workers", Kind::Table(&WORKERS), None, "How many workers.", "{ model = \"dynamic\" }"),
-        key("memory", Kind::Table(&MEMORY), None, "Limits of private memory.", "{ soft = \"256MiB\" }"),
-        key("app", Kind::Tables(&APP), None, "Which app answers what.", "[]"),
-    ],
+    keys: serving_keys!(
+        [
+            key(
+                "listen",
+                Kind::Listen,
+                None,
+                "Where requests come from. Needed. One address, or a list of addresses and of tables as below.",
+                "[\"unix:/run/hostler/shop.sock\"]",
+            ),
+            key(
+                "user",
+                Kind::Account,
+                None,
+                "Whom the workers become, with all groups of that user. Needed where Hostler is started by root; \
+                 elsewhere it is whoever started Hostler.",
+                "\"www-data\"",
+            ),
+            key("group", Kind::Account, None, "Primary group in place of the user's own.", "\"www-data\""),
+            key("directory", Kind::Path, None, "Working directory of the workers.", "\"/srv\""),
+            key("umask", Kind::Mode, Some("\"0022\""), "File mode creation mask of the workers.", "\"0027\""),
+            key(
+                "env",
+                Kind::Map,
+                Some("{}"),
+                "Environment of the workers, besides PATH, HOME, USER, LOGNAME and keep_env. Nothing else of the \
+                 supervisor's environment reaches them.",
+                "{ LANG = \"C.UTF-8\" }",
+            ),
+            key(
+                "keep_env",
+                Kind::Words,
+                Some("[]"),
+                "Names of variables to take from the supervisor's own environment.",
+                "[\"LANG\"]",
+            ),
+        ],
+        [
+            key(
+                "request_timeout",
+                Kind::Duration { zero: true },
+                Some("\"0s\""),
+                "How long a request may take once a worker has it; its client then gets 504. \"0s\": as long as it \
+                 likes. A connection at rest does not count.",
+                "\"60s\"",
+            ),
+            key(
+                "queue_timeout",
+                Kind::Duration { zero: true },
+                Some("\"30s\""),
+                "How long a request may wait for a worker; its client then gets 503. \"0s\": as long as it likes.",
+                "\"10s\"",
+            ),
+            key(
+                "read_timeout",
+                Kind::Duration { zero: false },
+                Some("\"30s\""),
+                "How long the next byte of a request may take.",
+                "\"10s\"",
+            ),
+            key(
+                "write_timeout",
+                Kind::Duration { zero: false },
+                Some("\"30s\""),
+                "How long the peer may take to accept the next byte of an answer.",
+                "\"10s\"",
+            ),
+            key(
+                "keepalive_timeout",
+                Kind::Duration { zero: false },
+                Some("\"75s\""),
+                "How long a kept HTTP connection may rest. Kept FastCGI connections rest for as long as the web \
+                 server likes.",
+                "\"15s\"",
+            ),
+            key(
+                "max_connections",
+                Kind::Number { min: 1, max: 1_000_000 },
+                Some("16384"),
+                "Connections that one worker holds, most of them at rest.",
+                "1000",
+            ),
+            key(
+                "max_body",
+                Kind::Size { zero: true },
+                Some("\"64MiB\""),
+                "Largest body of a request; over it the client gets 413.",
+                "\"1GiB\"",
+            ),
+            key(
+                "max_params",
+                Kind::Size { zero: false },
+                Some("\"256KiB\""),
+                "Largest set of FastCGI parameters, or HTTP head.",
+                "\"64KiB\"",
+            ),
+            key(
+                "stop_timeout",
+                Kind::Duration { zero: false },
+                None,
+                "How long the workers of a stopped pool may take to finish their requests before they are ended; \
+                 where absent, as in [supervisor]. A worker that is replaced, by a reload or since it is worn, has \
+                 request_timeout and this time together; without a request_timeout, this time where it is written \
+                 here, and an hour where it is not.",
+                "\"5m\"",
+            ),
+            key(
+                "watch",
+                Kind::Globs,
+                Some("[]"),
+                "Files whose change reloads the pool, as absolute globs; ** stands for any directories.",
+                "[\"/srv/shop/**/*.py\"]",
+            ),
+            key(
+                "access_log",
+                Kind::Table(&ACCESS_LOG),
+                None,
+                "Log of all requests; none where absent.",
+                "{ file = \"/var/log/hostler/shop.access.log\" }",
+            ),
+            key(
+                "slow_log",
+                Kind::Duration { zero: true },
+                Some("\"0s\""),
+                "A request that takes longer is logged, with where its worker and the programs that the worker \
+                 started wait in the kernel. \"0s\": none is.",
+                "\"2s\"",
+            ),
+            key("limits", Kind::Table(&LIMITS), None, "Resource limits of each worker.", "{ core = \"0\" }"),
+            key("sandbox", Kind::Later, None, LATER, "{}"),
+            key("workers", Kind::Table(&WORKERS), None, "How many workers.", "{ model = \"dynamic\" }"),
+            key("memory", Kind::Table(&MEMORY), None, "Limits of private memory.", "{ soft = \"256MiB\" }"),
+            key("app", Kind::Tables(&APP), None, "Which app answers what.", "[]"),
+        ]
+    ),
 };
 
 /// One entry of `listen`.
