@@ -1,9 +1,10 @@
-//! `hostler check`: every fault of the config, and of what it names on this machine.
+//! `hostler check`: every fault of the config, of what it names on this machine, and of the apps' own boot.
 //!
-//! Starts no app: whether one boots shows at `hostler reload`, which keeps the old workers where it does not.
+//! A pool in which nothing else is at fault has one worker booted, which serves nobody and is ended again. Not so where
+//! systemd runs the check right before it starts the supervisor: that boots them all, and says what it finds.
 
-use crate::{ask, config, print};
-use std::{fmt::Write as _, path::Path, process::ExitCode};
+use crate::{ask, config, print, run};
+use std::{collections::BTreeSet, fmt::Write as _, path::Path, process::ExitCode};
 
 /// EX_CONFIG: bad config.
 pub(crate) const BAD_CONFIG: u8 = 78;
@@ -19,12 +20,21 @@ pub(crate) fn check(file: &Path) -> ExitCode {
             return ExitCode::from(BAD_CONFIG);
         }
     };
-    let serving = ask::is_serving(&loaded.supervisor.control) || is_before_start();
+    let starts = is_before_start();
+    let serving = ask::is_serving(&loaded.supervisor.control) || starts;
     let mut faults = loaded.faults;
-    for (place, trial) in loaded.trials {
+    let mut lame = BTreeSet::new();
+    for (pool, place, trial) in loaded.trials {
         if let Err(message) = trial.run(serving) {
             faults.push(config::Fault { place, message });
+            lame.insert(pool);
         }
+    }
+    let pools = counted(loaded.pools.len() + loaded.broken.len(), "pool");
+    let sound = loaded.pools.into_iter().filter(|pool| !starts && !lame.contains(&pool.name)).collect();
+    for (pool, why) in run::boot(sound) {
+        let place = loaded.places.get(&pool).cloned().unwrap_or_default();
+        faults.push(config::Fault { place, message: format!("[pool.{pool}] does not boot: {why}") });
     }
     let mut out = String::new();
     for fault in &faults {
@@ -34,7 +44,6 @@ pub(crate) fn check(file: &Path) -> ExitCode {
         let _ = writeln!(out, "{}: warning: {}", warning.place, warning.message);
     }
     print(&out);
-    let pools = counted(loaded.pools.len() + loaded.broken.len(), "pool");
     if faults.is_empty() {
         eprintln!("hostler: no fault in {} with {pools}", file.display());
         return ExitCode::SUCCESS;

@@ -73,8 +73,11 @@ pub(crate) struct Pool {
     pub max_requests_jitter: u64,
     /// How long a worker may take until it is ready.
     pub boot_timeout: Duration,
-    /// How long a retiring worker may take before TERM, and then before KILL.
+    /// How long a worker of a stopped pool may take before TERM, and then before KILL.
     pub stop_timeout: Duration,
+    /// `stop_timeout` is written for this pool itself, and not taken from `[supervisor]`.
+    #[serde(default)]
+    pub own_stop_timeout: bool,
     /// `[pool.NAME.memory]`, in bytes.
     pub memory: Memory,
     /// Globs whose change reloads the pool.
@@ -115,6 +118,17 @@ pub(crate) enum Model {
         /// An idle worker leaves after this time.
         idle_timeout: Duration,
     },
+}
+
+impl Model {
+    /// The most workers that there may be.
+    pub(crate) fn most(&self) -> u32 {
+        match *self {
+            Model::Static { count } => count,
+            Model::Dynamic { min, max, .. } => max.max(min),
+            Model::Ondemand { max, .. } => max,
+        }
+    }
 }
 
 /// `[pool.NAME.memory]`: private memory in bytes.

@@ -39,6 +39,9 @@ pub(crate) struct Pool {
     pub listeners: Vec<Listener>,
     /// The worker processes.
     pub workers: Vec<Worker>,
+    /// How many there may be, those that retire aside.
+    #[serde(default)]
+    pub workers_max: u32,
     /// Counts since the supervisor's start.
     pub totals: Totals,
     /// How long requests took.
@@ -223,6 +226,7 @@ pub(crate) mod tests {
                     started: 1_800_000_100,
                     request: Some(Request { method: "GET".into(), uri: "/cart".into(), ms: 17 }),
                 }],
+                workers_max: 8,
                 totals: Totals { requests: 5000, crashes: 1, ..Totals::default() },
                 latency_us: Percentiles { p50: 900, p90: 2000, p99: 15_000, p999: 1_200_000 },
                 queue_us: Percentiles::default(),
@@ -232,7 +236,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_names_are_the_pinned_ones() {
+    fn the_names_are_the_pinned_ones_and_how_many_workers_there_may_be() {
         let json = serde_json::to_value(sample()).unwrap();
         let keys = |value: &serde_json::Value| {
             let mut keys: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
@@ -243,7 +247,7 @@ pub(crate) mod tests {
         let pool = &json["pools"][0];
         assert_eq!(
             keys(pool),
-            "generation last_error latency_us listeners name queue_us runtime state totals workers"
+            "generation last_error latency_us listeners name queue_us runtime state totals workers workers_max"
         );
         assert_eq!(keys(&pool["listeners"][0]), "address backlog protocol queue");
         assert_eq!(

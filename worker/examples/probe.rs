@@ -4,7 +4,8 @@
 //! `/leak?kib=N` keeps memory · `/crash?signal=N` · `/exit?code=N` · `/panic` · `/spin` · `/stream?bytes=N` (endless
 //! without N) · `/env` prints parameters · `/pid` · `/length` counts the body · `/gone?ms=N` waits until the client
 //! has left and says so on standard error · `/redirect` · `/log?bytes=N` writes one long line to standard error ·
-//! `/cut?bytes=N` fails after so many · `/nothing` returns without an answer · `/status?code=N`.
+//! `/cut?bytes=N` fails after so many · `/nothing` returns without an answer · `/status?code=N` · `/scribble` writes
+//! nonsense over the page that it shares with the supervisor.
 
 use hostler_worker::{Answer, App, Error, Request, run_app};
 use http::StatusCode;
@@ -70,6 +71,10 @@ impl App for Probe {
                 Err("asked to fail in the middle".into())
             }
             b"/nothing" => Ok(()),
+            b"/scribble" => {
+                scribble()?;
+                say(answer, "scribbled\n")
+            }
             b"/status" => {
                 let code = u16::try_from(number(request, "code").unwrap_or(200)).unwrap_or(200);
                 answer.head(StatusCode::from_u16(code).map_err(|e| e.to_string())?, &[PLAIN])?;
@@ -78,6 +83,21 @@ impl App for Probe {
             _ => say(answer, "probe\n"),
         }
     }
+}
+
+/// Through /proc/self/mem, as any program could.
+fn scribble() -> Result<(), Error> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let page = maps.lines().find(|line| line.contains("hostler-page")).ok_or("there is no page")?;
+    let (from, to) =
+        page.split_once([' ', '\t']).and_then(|(range, _)| range.split_once('-')).ok_or("no range")?;
+    let address = |text| u64::from_str_radix(text, 16).map_err(|e| e.to_string());
+    let (from, to) = (address(from)?, address(to)?);
+    // The first word says that the page is set up; without it, it would not even be looked at.
+    let nonsense = vec![0xff; usize::try_from(to - from - 8).unwrap_or(0)];
+    let memory = std::fs::File::options().write(true).open("/proc/self/mem")?;
+    std::os::unix::fs::FileExt::write_all_at(&memory, &nonsense, from + 8)?;
+    Ok(())
 }
 
 fn say(answer: &mut Answer<'_>, text: &str) -> Result<(), Error> {

@@ -57,8 +57,10 @@ pub(crate) struct Loaded {
     pub faults: Vec<Fault>,
     /// What is allowed and yet doubtful.
     pub warnings: Vec<Fault>,
-    /// What `hostler check` tries beyond the text.
-    pub trials: Vec<(Place, Trial)>,
+    /// What `hostler check` tries beyond the text, each with the pool that it is of.
+    pub trials: Vec<(String, Place, Trial)>,
+    /// Where each pool begins, by name.
+    pub places: BTreeMap<String, Place>,
 }
 
 /// A pool, or a file, that cannot be used.
@@ -235,7 +237,7 @@ struct Found<'s> {
     unreadable: Vec<Broken>,
     faults: Vec<Fault>,
     warnings: Vec<Fault>,
-    trials: Vec<(Place, Trial)>,
+    trials: Vec<(String, Place, Trial)>,
     files: BTreeSet<PathBuf>,
 }
 
@@ -291,7 +293,8 @@ impl<'s> Found<'s> {
                 check.fault(at, format!("\"{name}\" must be a table: a pool is written {title}"));
             }
             self.warnings.append(&mut warnings.faults);
-            self.trials.extend(check.trials.drain(..).map(|(at, trial)| (source.place(at), trial)));
+            let trials = check.trials.drain(..);
+            self.trials.extend(trials.map(|(at, trial)| (name.to_string(), source.place(at), trial)));
             let place = source.place(at);
             check.faults.sort_by_key(Fault::order);
             let result = pool.filter(|_| check.faults.is_empty()).ok_or(check.faults);
@@ -378,10 +381,13 @@ impl<'s> Found<'s> {
     fn finish(mut self, supervisor: Supervisor) -> Loaded {
         self.refuse_double_names();
         self.refuse_double_addresses(&supervisor.control);
-        let (mut pools, mut broken) = (Vec::new(), Vec::new());
+        let (mut pools, mut broken, mut places) = (Vec::new(), Vec::new(), BTreeMap::new());
         for entry in std::mem::take(&mut self.entries) {
             match entry.result {
-                Ok(pool) => pools.push(pool),
+                Ok(pool) => {
+                    places.insert(entry.name, entry.place);
+                    pools.push(pool);
+                }
                 Err(faults) => {
                     let (name, file) = (entry.name, entry.place.file);
                     broken.push(Broken { name, file, message: first_of(&faults) });
@@ -394,7 +400,7 @@ impl<'s> Found<'s> {
         let mut seen = BTreeSet::new();
         broken.retain(|broken: &Broken| seen.insert(broken.name.clone()));
         let Found { unreadable, faults, warnings, trials, .. } = self;
-        Loaded { supervisor, pools, broken, unreadable, faults, warnings, trials }
+        Loaded { supervisor, pools, broken, unreadable, faults, warnings, trials, places }
     }
 
     /// Which of two pools with one name is meant, nobody can tell: neither is taken.

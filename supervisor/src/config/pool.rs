@@ -66,6 +66,7 @@ pub(crate) fn resolve(
         max_requests_jitter: jitter(check, &workers, max_requests),
         boot_timeout,
         stop_timeout: section.duration("stop_timeout").unwrap_or(outer_stop),
+        own_stop_timeout: section.written("stop_timeout").is_some(),
         memory: memory(check, &section.section("memory")),
         watch: section.words("watch"),
         slow_log: nonzero(section.duration("slow_log")),

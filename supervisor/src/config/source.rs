@@ -15,7 +15,7 @@ pub(crate) struct Fault {
 }
 
 /// A place in a file; line and column count from 1, the column in characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     /// As the user named it.
     pub file: PathBuf,

@@ -103,7 +103,8 @@ fn cannot_connect(socket: &Path, error: &std::io::Error) -> Error {
     let place = socket.display();
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::Absent(format!(
-            "no supervisor answers at {place}; start one with \"hostler run\", or name its socket with --control"
+            "no supervisor answers at {place}; start one with \"hostler run\", or name its socket with --control \
+             (the old one, where the config was given another since)"
         )),
         ErrorKind::PermissionDenied => Error::Forbidden(format!(
             "no permission for {place}; only root and the supervisor's user have it"

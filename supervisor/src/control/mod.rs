@@ -82,16 +82,7 @@ impl Server {
     /// # Errors
     /// [`listeners::Error::InUse`] where another supervisor answers there.
     pub(crate) fn open(path: &Path) -> Result<Server, listeners::Error> {
-        if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
-            // Pools may have their sockets here too, and web servers must get through to them.
-            let made = DirBuilder::new().mode(0o755).create(directory);
-            made.map_err(|e| {
-                listeners::Error::Failed(format!("make the directory {}: {e}", directory.display()))
-            })?;
-        }
-        let mut bound = listeners::bind(&listen(path), &Passed::default())?;
-        let failed = || listeners::Error::Failed(format!("listen on {}", path.display()));
-        Server::over(bound.pop().ok_or_else(failed)?, path)
+        Server::over(bind(path)?, path)
     }
 
     /// Goes on with a socket that is bound already: after a re-exec.
@@ -101,8 +92,10 @@ impl Server {
     pub(crate) fn over(bound: Bound, path: &Path) -> Result<Server, listeners::Error> {
         let failed = |e: Errno| listeners::Error::Failed(format!("watch the control socket: {}", e.desc()));
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed)?;
-        epoll.add(&bound.fd, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER)).map_err(failed)?;
-        Ok(Server { listen: listen(path), bound, epoll, connections: BTreeMap::new(), last: LISTENER })
+        let (listen, connections) = (listen(path), BTreeMap::new());
+        let server = Server { listen, bound, epoll, connections, last: LISTENER };
+        server.watch(&server.bound)?;
+        Ok(server)
     }
 
     /// The socket, to be kept over a re-exec.
@@ -116,12 +109,36 @@ impl Server {
     /// See [`Bound::refresh`].
     pub(crate) fn refresh(&mut self) -> Result<(), listeners::Error> {
         if let Some(again) = self.bound.refresh(&self.listen)? {
-            let failed =
-                |e: Errno| listeners::Error::Failed(format!("watch the control socket: {}", e.desc()));
-            self.epoll.add(&again.fd, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER)).map_err(failed)?;
+            self.watch(&again)?;
             self.bound = again;
         }
         Ok(())
+    }
+
+    /// At a reload that names another path: listens there from now on, and no more at the old one. Clients that
+    /// are connected stay. Gives whether anything changed.
+    ///
+    /// # Errors
+    /// As [`open`](Server::open); the socket then stays where it is.
+    pub(crate) fn move_to(&mut self, path: &Path) -> Result<bool, listeners::Error> {
+        if self.listen.address == Address::Unix(path.to_owned()) {
+            return Ok(false);
+        }
+        let bound = bind(path)?;
+        self.watch(&bound)?;
+        self.remove_file();
+        // What waits there to be accepted is served; the descriptor closes with the old `bound`.
+        self.accept(Instant::now());
+        self.bound = bound;
+        self.listen = listen(path);
+        Ok(true)
+    }
+
+    fn watch(&self, bound: &Bound) -> Result<(), listeners::Error> {
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENER);
+        self.epoll
+            .add(&bound.fd, event)
+            .map_err(|e| listeners::Error::Failed(format!("watch the control socket: {}", e.desc())))
     }
 
     /// At the end: removes the socket file.
@@ -288,6 +305,19 @@ fn read(stream: &mut UnixStream, bytes: &mut Vec<u8>) -> bool {
 /// this holds also where somebody changed it.
 fn may_ask(peer: Option<u32>, me: u32) -> bool {
     peer.is_some_and(|uid| uid == 0 || uid == me)
+}
+
+/// Binds the socket, and makes its directory where it is missing.
+fn bind(path: &Path) -> Result<Bound, listeners::Error> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
+        // Pools may have their sockets here too, and web servers must get through to them.
+        let made = DirBuilder::new().mode(0o755).create(directory);
+        made.map_err(|e| {
+            listeners::Error::Failed(format!("make the directory {}: {e}", directory.display()))
+        })?;
+    }
+    let bound = listeners::bind(&listen(path), &Passed::default())?.pop();
+    bound.ok_or_else(|| listeners::Error::Failed(format!("listen on {}", path.display())))
 }
 
 fn listen(path: &Path) -> Listen {

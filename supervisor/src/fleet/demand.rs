@@ -66,11 +66,12 @@ impl Demand {
 
 /// The fewest and the most workers.
 pub(crate) fn bounds(model: &Model) -> (u32, u32) {
-    match *model {
-        Model::Static { count } => (count, count),
-        Model::Dynamic { min, max, .. } => (min, max.max(min)),
-        Model::Ondemand { max, .. } => (0, max),
-    }
+    let fewest = match *model {
+        Model::Static { count } => count,
+        Model::Dynamic { min, .. } => min,
+        Model::Ondemand { .. } => 0,
+    };
+    (fewest, model.most())
 }
 
 fn spare(model: &Model) -> u32 {

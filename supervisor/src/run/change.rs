@@ -23,7 +23,8 @@ use std::{
 
 /// Until a listener that was in use is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
-/// Without a `request_timeout`, a worker that is replaced may finish what it has in hand for so long.
+/// Without a `request_timeout` and a `stop_timeout` of the pool, a worker that is replaced may finish what it has
+/// in hand for so long.
 const LONGEST_REQUEST: Duration = Duration::from_secs(3600);
 
 /// Which pools a reload is for.
@@ -81,12 +82,16 @@ pub(super) fn supervisor_settings(source: &Source) -> Result<Supervisor, Error> 
 
 /// What the fleet needs to know.
 fn plan(settings: &Pool, revision: u64) -> Plan {
-    let retire = settings.limits.request_timeout.map_or(LONGEST_REQUEST, |t| t + settings.stop_timeout);
+    let retire = match settings.limits.request_timeout {
+        Some(limit) => limit + settings.stop_timeout,
+        None if settings.own_stop_timeout => settings.stop_timeout,
+        None => LONGEST_REQUEST,
+    };
     Plan {
         revision,
         model: settings.model,
         boot_timeout: settings.boot_timeout,
-        retire_timeout: retire.max(settings.stop_timeout),
+        retire_timeout: retire,
         stop_timeout: settings.stop_timeout,
         memory: settings.memory.pool,
     }
@@ -116,6 +121,10 @@ impl Shell {
         };
         match config::load(&path) {
             Ok(loaded) => {
+                self.change_supervisor(&loaded.supervisor).map_err(|e| {
+                    tracing::error!("{e}");
+                    format!("{e}; every pool stays as it is")
+                })?;
                 let mut outcomes = self.take_over(loaded, which);
                 outcomes.retain(|(name, _)| which.names(name));
                 Ok(outcomes)
@@ -130,6 +139,21 @@ impl Shell {
         }
     }
 
+    /// Takes `[supervisor]` into force.
+    fn change_supervisor(&mut self, wanted: &Supervisor) -> Result<(), String> {
+        if wanted.log != self.settings.log {
+            let file = wanted.log.file.clone().unwrap_or_default();
+            log::set(&wanted.log).map_err(|e| format!("open the new log {}: {e}", file.display()))?;
+            self.settings.log = wanted.log.clone();
+        }
+        let moved = self.control.as_mut().map(|server| server.move_to(&wanted.control)).transpose();
+        if moved.map_err(|e| format!("the control socket stays where it is: {e}"))? == Some(true) {
+            tracing::info!("the control socket is at {} from now on", wanted.control.display());
+        }
+        self.settings = wanted.clone();
+        Ok(())
+    }
+
     fn take_over(&mut self, loaded: Loaded, which: &Which) -> Vec<(String, Outcome)> {
         let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
         for warning in warnings.iter().filter(|warning| !self.warned.contains(warning)) {
@@ -139,12 +163,6 @@ impl Shell {
         for fault in &loaded.faults {
             tracing::error!("config: {fault}");
         }
-        if loaded.supervisor.log != self.settings.log
-            && let Err(e) = log::set(&loaded.supervisor.log)
-        {
-            tracing::error!("open the new log: {e}");
-        }
-        self.settings = loaded.supervisor.clone();
         let mut outcomes = Vec::new();
         for broken in loaded.broken.iter().chain(&loaded.unreadable) {
             outcomes.push((broken.name.clone(), Outcome::Fault(broken.message.clone())));

@@ -19,14 +19,17 @@ mod place;
 mod poll;
 mod reap;
 mod signals;
+mod slow;
 mod spawn;
 mod state;
+mod tryout;
 mod upgrade;
 mod view;
 mod waiting;
 mod watch;
 mod worker;
 
+pub(crate) use tryout::boot;
 pub(crate) use upgrade::probe;
 
 use crate::{

@@ -226,15 +226,16 @@ impl Shell {
         let mut file = File::from(cargo.take_last().map_err(system)?);
         file.rewind().and_then(|()| file.read_to_end(&mut text)).map_err(system)?;
         let state = State::from_bytes(&text).map_err(|e| system(io::Error::other(e)))?;
-        let settings = (&state.settings).into();
-        log::set(&settings).map_err(|e| Error::system("open the log", e))?;
+        let log = (&state.settings).into();
+        log::set(&log).map_err(|e| Error::system("open the log", e))?;
         let passed = state
             .passed
             .iter()
             .map(|(name, fd)| Ok((name.clone(), cargo.take(*fd)?)))
             .collect::<io::Result<Vec<_>>>()
             .map_err(system)?;
-        let settings = change::supervisor_settings(&source).unwrap_or_else(|_| state.settings.supervisor());
+        // What the config says now comes with the reload that follows.
+        let settings = state.settings.supervisor();
         let mut shell = Shell::with(source, Passed::from(passed), settings)?;
         shell.take_up(state, &mut cargo).map_err(system)?;
         shell.notify = std::mem::take(&mut shell.notify).resumed();

@@ -71,6 +71,7 @@ impl Shell {
             runtime: settings.runtime.clone(),
             listeners: current.sockets.iter().map(|socket| listener_status(socket, waiting)).collect(),
             workers: shown,
+            workers_max: settings.model.most(),
             totals: status::Totals {
                 requests: counts.requests,
                 errors: counts.errors,
@@ -147,6 +148,7 @@ fn broken_status(name: &str, message: &str) -> status::Pool {
         runtime: String::new(),
         listeners: Vec::new(),
         workers: Vec::new(),
+        workers_max: 0,
         totals: status::Totals::default(),
         latency_us: status::Percentiles::default(),
         queue_us: status::Percentiles::default(),

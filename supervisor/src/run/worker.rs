@@ -6,6 +6,7 @@ use super::{
     lines::Lines,
     link::{Page, Received},
     reap::{self, End},
+    slow,
     spawn::{self, Which},
 };
 use crate::fleet::{Event, Exit, Force, Kind, PoolId, Reading, Reason, WorkerId};
@@ -170,8 +171,12 @@ impl Shell {
                 tracing::warn!(pool, worker, ms, "over its time, answered with 504: {request}");
             }
             Report::Slow { request, ms } => {
-                let kernel = std::fs::read_to_string(format!("/proc/{worker}/wchan")).unwrap_or_default();
-                tracing::warn!(pool, worker, ms, wchan = kernel, "slow: {request}");
+                let (kernel, below) = (slow::kernel(worker), slow::children(worker).join("; "));
+                if below.is_empty() {
+                    tracing::warn!(pool, worker, ms, kernel, "slow: {request}");
+                } else {
+                    tracing::warn!(pool, worker, ms, kernel, below, "slow: {request}");
+                }
             }
             Report::OverHard { bytes } => tracing::warn!(pool, worker, bytes, "over its memory limit"),
             Report::Active | Report::Rest | Report::Pressure => {}
@@ -198,7 +203,7 @@ impl Shell {
 
     /// Takes the ends of all processes that ended.
     pub(super) fn reap(&mut self) {
-        while let Some((pid, end)) = reap::next_dead() {
+        while let Some((pid, end)) = reap::next_dead(self.pids.keys().copied()) {
             match self.pids.remove(&pid.as_raw()) {
                 None => {
                     reap::bury(pid); // a stranger, unless it is the probe

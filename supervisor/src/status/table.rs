@@ -22,7 +22,7 @@ pub(crate) fn all(status: &Status, now: u64) -> String {
             pool.name.clone(),
             pool.state.to_string(),
             pool.generation.to_string(),
-            pool.workers.len().to_string(),
+            format!("{}/{}", pool.workers.len(), pool.workers_max),
             pool.workers.iter().filter(|worker| worker.state == WorkerState::Busy).count().to_string(),
             pool.listeners.iter().filter_map(|listener| listener.queue).sum::<u32>().to_string(),
             grouped(pool.totals.requests),
@@ -190,8 +190,8 @@ mod tests {
             all(&status, 1_800_011_520),
             "Hostler 0.1.0, process 7, up for 3 h 12 min\n\n\
              POOL           STATE    GEN  WORKERS  BUSY  WAITING  REQUESTS  ERRORS     P50    P99    MEMORY\n\
-             shop           running    3        1     1        0     5,000       0  900 µs  15 ms  12.0 MiB\n\
-             a-longer-name  running    3        0     0        0     5,000       0  900 µs  15 ms         -\n\n\
+             shop           running    3      1/8     1        0     5,000       0  900 µs  15 ms  12.0 MiB\n\
+             a-longer-name  running    3      0/8     0        0     5,000       0  900 µs  15 ms         -\n\n\
              a-longer-name, last error: cannot boot: [2J exit 3\n"
         );
     }
