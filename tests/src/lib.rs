@@ -16,6 +16,7 @@ pub mod malformed;
 pub mod net;
 pub mod nginx;
 pub mod place;
+pub mod pools;
 pub mod program;
 pub mod reader;
 pub mod relay;

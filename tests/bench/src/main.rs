@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 use hostler_bench::load::Error;
 use rounds::Extent;
 use scenarios::{
-    beside, drift, fairness, files, idle, mono, pools, programs, slow, stalled, through, trouble,
+    beside, drift, fairness, files, idle, mono, pools, programs, reload, slow, stalled, through, trouble,
 };
 use std::process::ExitCode;
 
@@ -64,6 +64,8 @@ enum Command {
     Mono(mono::Mono),
     /// 1,000 pools in one supervisor; 20 pools at rest
     Pools(Extent),
+    /// Reloads beside a request of 30 s and 100 connections at rest
+    Reload(Extent),
     /// Reloads, deploys, upgrades, leaks and kills under load: no request fails
     Trouble(trouble::Trouble),
     /// Count the instructions that a request costs the worker, and hold them against the record
@@ -102,6 +104,7 @@ fn run(command: Command) -> Result<bool, Error> {
         Command::Beside(beside) => beside.run(),
         Command::Mono(mono) => mono.run(),
         Command::Pools(extent) => pools::run(&extent),
+        Command::Reload(extent) => reload::run(&extent),
         Command::Trouble(trouble) => trouble.run(),
         Command::Guard(guard) => guard.run(),
         Command::LimitWorker => limit::worker().map(|()| true),

@@ -9,6 +9,7 @@ pub(crate) mod idle;
 pub(crate) mod mono;
 pub(crate) mod pools;
 pub(crate) mod programs;
+pub(crate) mod reload;
 pub(crate) mod slow;
 pub(crate) mod stalled;
 pub(crate) mod through;

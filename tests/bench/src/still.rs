@@ -16,7 +16,13 @@ use nix::{
         time::{TimeVal, TimeValLike},
     },
 };
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::{
+    os::fd::{AsRawFd, OwnedFd},
+    time::Duration,
+};
+
+/// How long the answer of a connection that is to come to rest may take.
+const AT_REST: Duration = Duration::from_secs(10);
 
 /// Where a connection stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +69,7 @@ impl Still {
                     .map_err(|errno| Error::system(what(), errno))?;
             }
             if stop == Stop::AtRest {
-                answer(&socket, &request).map_err(|why| Error::new(format!("{}: {why}", what())))?;
+                answer(&socket, &request, AT_REST).map_err(|why| Error::new(format!("{}: {why}", what())))?;
             }
             held.push(socket);
         }
@@ -85,8 +91,21 @@ impl Still {
     }
 }
 
-fn answer(socket: &OwnedFd, request: &Request) -> Result<(), String> {
-    setsockopt(socket, ReceiveTimeout, &TimeVal::seconds(10)).map_err(|errno| errno.to_string())?;
+/// One request on a connection of its own, and the wait for its whole answer.
+///
+/// # Errors
+/// Where the answer is not whole, or a part of it takes longer than `patience`.
+pub fn ask(address: &Address, request: &Request, patience: Duration) -> Result<(), Error> {
+    let what = || format!("a request for {} to {address}", request.uri);
+    let socket = address.connect().map_err(|error| Error::system(what(), error))?;
+    send(socket.as_raw_fd(), &request.to_bytes(), MsgFlags::MSG_NOSIGNAL)
+        .map_err(|errno| Error::system(what(), errno))?;
+    answer(&socket, request, patience).map_err(|why| Error::new(format!("{}: {why}", what())))
+}
+
+fn answer(socket: &OwnedFd, request: &Request, patience: Duration) -> Result<(), String> {
+    let patience = TimeVal::seconds(i64::try_from(patience.as_secs()).unwrap_or(i64::MAX));
+    setsockopt(socket, ReceiveTimeout, &patience).map_err(|errno| errno.to_string())?;
     let mut answer = Answer::new(request.protocol);
     let mut buffer = [0; 4096];
     loop {
