@@ -27,7 +27,7 @@ pub(crate) fn demo(options: &Demo) -> ExitCode {
     match set_up(options, &scratch) {
         Ok((loaded, said)) => {
             print(&said);
-            run::run(Source::Made(loaded))
+            run::run(Source::Made(Box::new(loaded)))
         }
         Err(message) => fail(&message),
     }

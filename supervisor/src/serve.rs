@@ -55,7 +55,7 @@ fn start(set_up: &SetUp) -> ExitCode {
         "hostler: \"hostler status --control {}\" shows how it does; Ctrl-C ends it",
         scratch.control().display()
     );
-    run::run(Source::Made(loaded))
+    run::run(Source::Made(Box::new(loaded)))
 }
 
 /// Reads a config that was made here.

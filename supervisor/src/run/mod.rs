@@ -63,7 +63,7 @@ pub(crate) enum Source {
     /// A file, read again at each reload.
     File(PathBuf),
     /// Made by a command; a reload starts new workers with the same settings.
-    Made(Loaded),
+    Made(Box<Loaded>),
 }
 
 /// Runs until it is told to stop.
