@@ -155,6 +155,11 @@ fn checks(report: &mut Report, series: &[Series], load: &Load) {
         let cpu = hostler.cpu_us() / limit.cpu_us();
         report.check("CPU a request, hostler to limit", cpu, Wanted::AtMost(load.cpu_to_limit));
     }
+    if let Some(spread) = named("spread") {
+        let (rate, cpu) = (hostler.rate() / spread.rate(), hostler.cpu_us() / spread.cpu_us());
+        report
+            .line(format!("- to the limit with connections spread alike: requests {rate:.2}, CPU {cpu:.2}"));
+    }
     if let Some(libfcgi) = named("libfcgi") {
         let cpu = hostler.cpu_us() / libfcgi.cpu_us();
         report.check("CPU a request, hostler to libfcgi", cpu, Wanted::AtMost(load.cpu_to_libfcgi));

@@ -40,8 +40,8 @@ pub(crate) struct Guard {
 const TOLERANCE: f64 = 1.05;
 const WARM: usize = 50;
 const REQUESTS: usize = 200;
-/// Requests of a run that is explained: start-up is little beside them.
-const EXPLAINED: usize = 5000;
+/// Requests of a run that is explained: start-up is little beside them, and a listener's backlog (4096) holds them.
+const EXPLAINED: usize = 3000;
 /// Wait, read, write.
 const CALLS_KEPT: f64 = 3.0;
 /// Wait, accept, watch, wait, read, write, close.

@@ -72,7 +72,10 @@ enum Command {
     Guard(guard::Guard),
     /// One process of `limit`; the listener is descriptor 0
     #[command(hide = true)]
-    LimitWorker,
+    LimitWorker {
+        #[arg(long)]
+        spread: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -90,7 +93,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<bool, Error> {
     match command {
         Command::Load(load) => load.run(),
-        Command::Limit(limit) => limit::serve(&limit.address, limit.processes).map(|()| true),
+        Command::Limit(limit) => limit::serve(&limit).map(|()| true),
         Command::Prefork(it) => prefork::serve(&it.address, it.processes, &it.program).map(|()| true),
         Command::Compare(compare) => compare.run(),
         Command::Fairness(extent) => fairness::run(&extent),
@@ -107,6 +110,6 @@ fn run(command: Command) -> Result<bool, Error> {
         Command::Reload(extent) => reload::run(&extent),
         Command::Trouble(trouble) => trouble.run(),
         Command::Guard(guard) => guard.run(),
-        Command::LimitWorker => limit::worker().map(|()| true),
+        Command::LimitWorker { spread } => limit::worker(spread).map(|()| true),
     }
 }

@@ -79,6 +79,9 @@ pub(crate) struct Limit {
     /// Processes that serve
     #[arg(short, long, default_value_t = 4)]
     pub(crate) processes: usize,
+    /// Spread connections as Hostler does: who has taken four goes to the end of those to wake
+    #[arg(long)]
+    pub(crate) spread: bool,
 }
 
 /// Which program to start how often.

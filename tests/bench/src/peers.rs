@@ -26,9 +26,10 @@ pub(crate) struct Peer {
     parameters: fn(&Ground) -> Vec<(String, String)>,
 }
 
-/// All of them, the limit first. `bare` is Hostler's worker alone, without the supervisor.
-pub(crate) const PEERS: [Peer; 8] = [
+/// All of them, the limit first. `spread` is the limit with its connections spread as Hostler's are, `bare` is Hostler's worker alone, without the supervisor.
+pub(crate) const PEERS: [Peer; 9] = [
     Peer { name: "limit", protocol: Protocol::Fastcgi, keeps: true, start: limit, parameters: none },
+    Peer { name: "spread", protocol: Protocol::Fastcgi, keeps: true, start: spread, parameters: none },
     Peer {
         name: "hostler",
         protocol: Protocol::Fastcgi,
@@ -91,11 +92,20 @@ impl Peer {
 
 /// Starts the limit.
 pub(crate) fn limit(ground: &Ground) -> Result<Server, Error> {
+    limit_named(ground, "limit", &[])
+}
+
+/// Starts the limit that spreads its connections.
+fn spread(ground: &Ground) -> Result<Server, Error> {
+    limit_named(ground, "spread", &["--spread"])
+}
+
+fn limit_named(ground: &Ground, name: &str, options: &[&str]) -> Result<Server, Error> {
     let program = std::env::current_exe().map_err(|source| Error::system("finding this program", source))?;
-    let address = ground.socket("limit");
+    let address = ground.socket(name);
     let mut command = Command::new(program);
     command.arg("limit").arg(address.to_string()).args(["--processes", &ground.processes.to_string()]);
-    Server::start(&mut command, address, &ground.path("limit.log"))
+    Server::start(command.args(options), address, &ground.path(&format!("{name}.log")))
 }
 
 fn libfcgi(ground: &Ground) -> Result<Server, Error> {
