@@ -188,14 +188,7 @@ fn judge(ask: &Ask<'_>, limits: &Limits, streamed: bool, path: &mut Vec<u8>) -> 
         // It is asked about a request whose body stays with the web server.
         return Ok(None);
     }
-    let declared = match content_length(ask.params.known(Known::ContentLength)) {
-        Length::Known(n) => Some(n),
-        Length::Unknown => None,
-        Length::Invalid => return Err(Error::Client(400, "a CONTENT_LENGTH that is none")),
-    };
-    if declared.is_some_and(|n| n > limits.max_body) {
-        return Err(Error::Client(413, "a body over max_body"));
-    }
+    let declared = declared(&ask.params, limits.max_body)?;
     let gathered: u64 = ask.pieces.iter().map(|piece| piece.len() as u64).sum();
     if gathered > limits.max_body {
         return Err(Error::Client(413, "a body over max_body"));
@@ -204,6 +197,16 @@ fn judge(ask: &Ask<'_>, limits: &Limits, streamed: bool, path: &mut Vec<u8>) -> 
         return Err(Error::Client(400, "a body that is not of its CONTENT_LENGTH"));
     }
     Ok(declared)
+}
+
+/// The length of the body as the head tells it.
+pub(crate) fn declared(params: &Params<'_>, max_body: u64) -> Result<Option<u64>, Error> {
+    match content_length(params.known(Known::ContentLength)) {
+        Length::Known(n) if n > max_body => Err(Error::Client(413, "a body over max_body")),
+        Length::Known(n) => Ok(Some(n)),
+        Length::Unknown => Ok(None),
+        Length::Invalid => Err(Error::Client(400, "a CONTENT_LENGTH that is none")),
+    }
 }
 
 /// RFC 9110, section 9.1: a token.

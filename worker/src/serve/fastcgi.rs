@@ -5,15 +5,12 @@ use crate::{
     answer::Wire,
     body::Framing,
     control::Protocol,
-    exchange::Ask,
-    params::{Known, Params},
+    exchange::{Ask, declared},
+    params::Params,
     table::Conn,
 };
 use hostler_proto::{
-    Begun, EndRequest, Error, Kind, Limits, ProtocolStatus, Role, Step,
-    length::{Length, content_length},
-    record::unknown_type,
-    values,
+    Begun, EndRequest, Error, Kind, Limits, ProtocolStatus, Role, Step, record::unknown_type, values,
 };
 use nix::sys::socket::{MsgFlags, send};
 use std::os::fd::{AsFd, AsRawFd};
@@ -86,11 +83,7 @@ impl Worker {
     fn refused(&mut self, rest: &[u8]) -> Option<u16> {
         self.read_params(rest)?;
         self.indexed = true;
-        match content_length(self.params(rest).known(Known::ContentLength)) {
-            Length::Invalid => Some(400),
-            Length::Known(n) if n > self.shared.limits.max_body => Some(413),
-            Length::Known(_) | Length::Unknown => None,
-        }
+        declared(&self.params(rest), self.shared.limits.max_body).err()?.status()
     }
 
     /// Indexes the parameters that are gathered; `None` where they are none.

@@ -27,10 +27,15 @@ impl Worker {
             // They are dropped with the next bytes; positions count from the first byte of the request.
             partial.http = crate::http1::Gathering::default();
         }
+        // While a body comes, the head is not read again; its variables live in one arena for all connections, so it
+        // is when all is there.
+        let known = partial.http.head.map(|_| partial.http.body(bytes, limits.gather));
+        if known == Some(Extent::More) {
+            return Fate::Wait(bytes_from);
+        }
         let no_ends = Ends::default();
         let ends = conn.ends.as_deref().unwrap_or(&no_ends);
         let from = partial.http.scanned;
-        // The head is read again when the body is there: its variables live in one arena for all connections.
         let head = match scan(bytes, from, limits.max_params, ends, &mut self.arena, &mut self.index) {
             Scan::More => {
                 partial.http.waiting_for_head(bytes);
@@ -39,13 +44,13 @@ impl Worker {
             Scan::Refused(status) => return self.refuse_http(conn, bytes, status),
             Scan::Whole(head) => head,
         };
-        if partial.http.head.is_none() {
+        if known.is_none() {
             partial.http.begin(head);
             if head.length > limits.max_body {
                 return self.refuse_http(conn, bytes, 413);
             }
         }
-        let extent = partial.http.body(bytes, limits.gather);
+        let extent = known.unwrap_or_else(|| partial.http.body(bytes, limits.gather));
         if head.expects_continue && !partial.continued && extent == Extent::More && bytes.len() == head.len {
             let reply = b"HTTP/1.1 100 Continue\r\n\r\n";
             let _ = send(conn.fd.as_raw_fd(), reply, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT);

@@ -36,9 +36,7 @@ impl Worker {
 
     /// SIGTERM and SIGQUIT: leave as if told by the supervisor.
     pub(crate) fn signal(&mut self) {
-        if let Some(signals) = &self.signals {
-            let _ = signals.read_signal();
-        }
+        let _ = self.signals.read_signal();
         self.retire();
     }
 
