@@ -4,20 +4,18 @@
 #[must_use]
 #[inline]
 pub fn is_token(byte: u8) -> bool {
-    const TOKEN: u128 = {
-        let mut set = 0;
+    #[expect(clippy::indexing_slicing, reason = "at compile time, where a fault is no program")]
+    const TOKEN: [bool; 256] = {
+        let mut set = [false; 256];
         let mut char = 0u8;
         while char < 128 {
-            if char.is_ascii_alphanumeric()
-                || matches!(char, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
-            {
-                set |= 1 << char;
-            }
+            set[char as usize] = char.is_ascii_alphanumeric()
+                || matches!(char, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~');
             char += 1;
         }
         set
     };
-    byte < 128 && TOKEN & (1 << byte) != 0
+    TOKEN.get(usize::from(byte)).copied().unwrap_or(false)
 }
 
 #[cfg(test)]

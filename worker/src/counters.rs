@@ -89,19 +89,20 @@ impl Counters {
     fn write_request(&self, method: &[u8], uri: &[u8]) {
         let method = method.get(..32).unwrap_or(method);
         let uri = uri.get(..page::REQUEST_MAX - 33).unwrap_or(uri);
-        let line = method.iter().chain(b" ").chain(uri);
-        let mut word = 0;
-        let mut at = 0;
-        for byte in line {
-            word |= u64::from(*byte) << (at % 8 * 8);
-            at += 1;
-            if at % 8 == 0 {
-                self.set(page::REQUEST_AT / 8 + at / 8 - 1, word);
-                word = 0;
-            }
+        // Put together first: byte by byte into words costs three times as much.
+        let mut line = [0; page::REQUEST_MAX];
+        let mut rest = &mut line[..];
+        for part in [method, b" ", uri] {
+            let Some((place, behind)) = rest.split_at_mut_checked(part.len()) else { break };
+            place.copy_from_slice(part);
+            rest = behind;
         }
-        self.set(page::REQUEST_AT / 8 + at / 8, word);
-        self.set(page::WORD_REQUEST_LEN, at as u64);
+        let len = method.len() + 1 + uri.len();
+        let (words, _) = line.as_chunks::<8>();
+        for (at, word) in words.iter().take(len.div_ceil(8)).enumerate() {
+            self.set(page::REQUEST_AT / 8 + at, u64::from_le_bytes(*word));
+        }
+        self.set(page::WORD_REQUEST_LEN, len as u64);
     }
 
     /// The request line, for reports.

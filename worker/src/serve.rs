@@ -48,7 +48,7 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) desk: Desk,
     pub(crate) keeper: Thread,
-    pub(crate) signals: Option<SignalFd>,
+    pub(crate) signals: SignalFd,
     pub(crate) max_requests: u64,
     /// Listeners and queue are let go of.
     pub(crate) leaving: bool,
@@ -96,7 +96,7 @@ impl Worker {
             shared,
             desk,
             keeper,
-            signals: Some(signals),
+            signals,
             max_requests,
             leaving: false,
             retiring: false,
@@ -144,8 +144,16 @@ impl Worker {
         for event in events {
             self.event(event.data());
         }
-        self.again();
-        self.expire();
+        let (again, due) = {
+            let table = self.shared.table();
+            (!table.again.is_empty(), table.next_deadline().is_some_and(|at| at <= self.now))
+        };
+        if again {
+            self.again();
+        }
+        if due {
+            self.expire();
+        }
         if self.leaving {
             self.give_all();
         }
