@@ -5,12 +5,12 @@ use hostler_tests::{
     net::Stream,
     nginx::Nginx,
     place::{self, Place},
-    program::{descendants, eventually, lives, status},
+    program::{all_below, descendants, eventually, lives, status},
     reader::{Fault, Reader},
     worker::{self, Worker, short_limits},
 };
 use hostler_worker::control::{App, Cgi, Limits, Protocol, Runtime};
-use nix::unistd::Pid;
+use nix::{sys::signal::Signal, unistd::Pid};
 use std::{
     fs,
     io::{Read, Write},
@@ -272,6 +272,34 @@ fn a_client_that_leaves_ends_the_script_and_its_children() {
         fs::remove_file(place.path("child")).unwrap();
         assert!(worker.program.runs());
     }
+}
+
+#[test]
+fn a_killed_worker_takes_its_script_along() {
+    let script = "echo $$ > \"$PLACE/script\"; sleep 1000 & echo $! > \"$PLACE/child\"; wait";
+    let place = scripts(&[("wait.cgi", script)]);
+    let worker = http(&place);
+    let mut client = worker.http();
+    client.ask("GET", "/cgi/wait.cgi", &[]);
+    for name in ["script", "child"] {
+        eventually(name, || place.path(name).exists().then_some(()));
+    }
+    worker.program.signal(Signal::SIGKILL);
+    gone(&place, "script");
+    gone(&place, "child");
+}
+
+#[test]
+fn what_a_script_leaves_behind_is_ended_without_the_heir_of_the_worker() {
+    let hides = "setsid sleep 1000 & echo done";
+    let place = scripts(&[("hide.cgi", &format!("{HEAD}; {hides}"))]);
+    let worker = http(&place);
+    let heirs = all_below(worker.pid());
+    assert_eq!(heirs.len(), 1);
+    for _ in 0..3 {
+        assert_eq!(worker.http().get("/cgi/hide.cgi").text(), "done\n");
+    }
+    assert_eq!(all_below(worker.pid()), heirs);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! A kill that nobody can catch (SIGKILL, the kernel out of memory, a fault) ends a worker, but not its connections:
 //! the heir shares the worker's table of descriptors, which lives until both are gone. It gives the connections
 //! that were at rest, requests that nobody has read yet included, to the pool's queue, and ends. What was lost is
-//! the request in hand. The worker says which connections are at rest in the [`Ledger`], a byte a descriptor in
+//! the request in hand, and with it goes the group of the script that answered it. The worker says which connections are at rest in the [`Ledger`], a byte a descriptor in
 //! shared memory, written without a system call.
 //!
 //! Always holds: while the worker lives the heir sleeps, answers to no signal but SIGKILL, and opens and closes
@@ -20,14 +20,17 @@ use crate::{
 use nix::{
     sys::{
         prctl,
-        signal::{SigSet, Signal},
+        signal::{SigSet, Signal, killpg},
     },
     unistd::{Pid, getppid, setpgid},
 };
 use std::{
     io,
     os::fd::RawFd,
-    sync::atomic::{AtomicI32, Ordering::Relaxed},
+    sync::{
+        OnceLock,
+        atomic::{AtomicI32, Ordering::Relaxed},
+    },
 };
 
 /// Nothing to inherit: closed, in hand, or with bytes that are in the worker's memory.
@@ -43,6 +46,16 @@ const ROOM: usize = 1 << 20;
 
 /// The heir of this process; 0: none.
 static HEIR: AtomicI32 = AtomicI32::new(0);
+
+/// The process group that goes with this process; 0: none.
+static GROUP: OnceLock<SharedBytes> = OnceLock::new();
+
+/// From now on this process group ends when this process does, if there is an heir; `None`: no group any more.
+pub(crate) fn takes_along(group: Option<Pid>) {
+    if let Some(number) = GROUP.get().and_then(SharedBytes::number) {
+        number.store(group.map_or(0, Pid::as_raw), Relaxed);
+    }
+}
 
 /// The heir of this process, for those who count its children.
 pub(crate) fn pid() -> Option<i32> {
@@ -85,6 +98,7 @@ impl Ledger {
 /// The system gives no memory or process.
 pub(crate) fn start(queue: &Queue, descriptors: usize) -> io::Result<Ledger> {
     let bytes = SharedBytes::map(descriptors.min(ROOM))?;
+    let _ = GROUP.set(SharedBytes::map(4)?);
     let parent = Pid::this();
     match sys::fork_sharing_descriptors()? {
         Some(pid) => {
@@ -115,8 +129,12 @@ fn outlive(worker: Pid) {
     }
 }
 
-/// Gives to the queue what was at rest.
+/// Ends the script that was at work, and gives to the queue what was at rest.
 fn inherit(bytes: &SharedBytes, queue: &Queue) {
+    let group = GROUP.get().and_then(SharedBytes::number).map_or(0, |number| number.load(Relaxed));
+    if group > 1 {
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
     let now = now();
     for fd in 0..bytes.len() {
         let what = bytes.byte(fd).map_or(NOTHING, |byte| byte.load(Relaxed));

@@ -10,7 +10,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, si
 use std::{
     io,
     os::fd::{AsFd, FromRawFd, OwnedFd, RawFd},
-    sync::atomic::{AtomicU8, AtomicU64},
+    sync::atomic::{AtomicI32, AtomicU8, AtomicU64},
 };
 
 /// Takes ownership of a descriptor that the kernel has just made for this process (accept, SCM_RIGHTS).
@@ -68,6 +68,13 @@ impl SharedBytes {
             nix::sys::memfd::memfd_create(c"hostler-ledger", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
         nix::unistd::ftruncate(&memory, i64::try_from(len).map_err(io::Error::other)?)?;
         Ok(SharedBytes { map: MmapOptions::new().len(len).map_raw(&memory)? })
+    }
+
+    /// The first four of them as one number.
+    pub(crate) fn number(&self) -> Option<&AtomicI32> {
+        // JUSTIFICATION: shared memory is reached by address.
+        // SAFETY: as `byte`; the map begins at a page, so the number is aligned; who asks for it asks for no bytes.
+        (self.map.len() >= 4).then(|| unsafe { AtomicI32::from_ptr(self.map.as_mut_ptr().cast()) })
     }
 
     /// How many there are.

@@ -5,11 +5,11 @@
 //!
 //! Always holds: the script leads a process group of its own, has no descriptor but 0, 1 and 2, and when a
 //! [`Child`] is dropped its group is killed, the script is reaped, and so is what had left the group
-//! ([`super::family`]). The group is killed before the script is reaped: until then its number cannot belong to
+//! ([`super::family`]); a worker that is killed takes the group along ([`crate::heir`]). The group is killed before the script is reaped: until then its number cannot belong to
 //! anyone else.
 
 use super::{family::Family, script::Script};
-use crate::{Error, sys};
+use crate::{Error, heir, sys};
 use nix::{
     errno::Errno,
     fcntl::{FcntlArg, OFlag, fcntl, open},
@@ -106,10 +106,12 @@ impl Child {
         files.add_dup2(its_stderr.as_raw_fd(), 2)?;
         let family = Family::now();
         let pid = spawn(script, environment, &files, base).map_err(|errno| refused(script, errno))?;
+        heir::takes_along(Some(pid));
         let exit = match sys::pidfd_open(pid) {
             Ok(exit) => exit,
             Err(error) => {
                 let _ = killpg(pid, Signal::SIGKILL);
+                heir::takes_along(None);
                 let _ = waitpid(pid, None);
                 return Err(error.into());
             }
@@ -152,6 +154,7 @@ impl Child {
 
     fn end_all(&mut self) -> nix::Result<WaitStatus> {
         let _ = killpg(self.pid, Signal::SIGKILL);
+        heir::takes_along(None);
         self.reaped = true;
         let status = loop {
             match waitpid(self.pid, None) {

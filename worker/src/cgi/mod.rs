@@ -15,7 +15,8 @@
 //! - The answer begins when the body has come whole, or the script has closed its input: a script cannot converse
 //!   with its client.
 //! - A local redirect (section 6.2.2) to a path outside the app is sent to the client as a 302.
-//! - A worker that is killed with SIGKILL cannot end its script; the script is left with closed pipes.
+//! - A worker that is killed with SIGKILL takes the script's process group along; what had left the group is left, and
+//!   so is all of it where the worker has no supervisor.
 
 mod child;
 mod environment;
