@@ -138,6 +138,29 @@ impl Drop for Front {
     }
 }
 
+/// The pool that the example config `programs/NAME.toml` describes, for [`crate::site::Site`]: at `NAME.sock`, with its
+/// site in `{dir}/site`, and the user of the tests.
+#[must_use]
+pub fn pool(name: &str) -> String {
+    let text = fs::read_to_string(examples().join("programs").join(format!("{name}.toml"))).unwrap();
+    let text = text.replace("user = \"www-data\"\ngroup = \"www-data\"", "{user}");
+    let text = if root() { text } else { text.replace(", group = \"www-data\"", "") };
+    text.replace("/run/hostler/site.sock", &format!("{{dir}}/{name}.sock")).replace("/srv/site", "{dir}/site")
+}
+
+/// Copies a directory of files into a place, as `to` there.
+pub fn copy(place: &Place, from: &Path, to: &str) {
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let name = format!("{to}/{}", entry.file_name().to_str().unwrap());
+        if entry.path().is_dir() {
+            copy(place, &entry.path(), &name);
+        } else {
+            let copied = place.file(&name, fs::read(entry.path()).unwrap());
+            fs::set_permissions(copied, entry.metadata().unwrap().permissions()).unwrap();
+        }
+    }
+}
+
 /// The directory of the example configs.
 #[must_use]
 pub fn examples() -> PathBuf {

@@ -4,17 +4,18 @@
 use hostler_tests::{
     http::Answer,
     net::Address,
-    place::{Place, root},
+    place::Place,
     reader::Fault,
     relay::compiled,
     site::Site,
-    web::{Front, Kind, examples},
+    web::{Front, Kind, copy, examples, pool},
 };
 use nix::sys::signal::Signal;
 use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// A program with its example config and app.
@@ -30,7 +31,7 @@ struct Known {
     hello: &'static str,
 }
 
-const PROGRAMS: [Known; 8] = [
+const PROGRAMS: [Known; 9] = [
     Known {
         title: "PHP (php-cgi)",
         name: "php-cgi",
@@ -43,6 +44,7 @@ const PROGRAMS: [Known; 8] = [
     Known { title: "Python (flup)", name: "flup", path: "/app", missing: "/missing", hello: "python" },
     Known { title: "Python (uWSGI)", name: "uwsgi", path: "/app", missing: "/missing", hello: "python" },
     Known { title: "Ruby (fcgi)", name: "ruby", path: "/app", missing: "/missing", hello: "ruby" },
+    Known { title: "Go (net/http/fcgi)", name: "go", path: "/app", missing: "/missing", hello: "go" },
     Known {
         title: "mono, .aspx",
         name: "mono",
@@ -59,23 +61,13 @@ const PROGRAMS: [Known; 8] = [
     },
 ];
 
-/// The package flup, as `./test` installs it.
+/// The package flup, as pip installs it beside what is built.
 fn flup() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let package = test.ancestors().nth(3).unwrap().join("flup");
-    assert!(package.exists(), "{} is not there: run `./test`, which installs flup there", package.display());
+    let to = package.display();
+    assert!(package.exists(), "flup is not there: pip install --target {to} flup");
     package
-}
-
-fn copy(place: &Place, from: &Path, to: &str) {
-    for entry in fs::read_dir(from).unwrap().flatten() {
-        let name = format!("{to}/{}", entry.file_name().to_str().unwrap());
-        if entry.path().is_dir() {
-            copy(place, &entry.path(), &name);
-        } else {
-            place.file(&name, fs::read(entry.path()).unwrap());
-        }
-    }
 }
 
 /// All pools, each at `NAME.sock`, with their apps in `site`.
@@ -83,17 +75,15 @@ fn start() -> Site {
     let place = Place::new();
     copy(&place, &examples().join("apps"), "site");
     copy(&place, &flup(), "site/lib");
+    let mut go = Command::new("go");
+    go.args(["build", "-o", "app-go", "app.go"]).current_dir(place.path("site"));
+    go.env("GOCACHE", place.path("go")).env("GO111MODULE", "off");
+    assert!(go.status().expect("start go").success(), "go build");
     fs::rename(compiled(&place, &place.path("site/app.c")), place.path("site/app")).unwrap();
     let mut names: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
     names.dedup();
-    let mut config = String::new();
-    for name in names {
-        let text = fs::read_to_string(examples().join("programs").join(format!("{name}.toml"))).unwrap();
-        let text = text.replace("user = \"www-data\"\ngroup = \"www-data\"", "{user}");
-        let text = if root() { text } else { text.replace(", group = \"www-data\"", "") };
-        config.push_str(&text.replace("/run/hostler/site.sock", &format!("{{dir}}/{name}.sock")));
-    }
-    Site::start_in(place, &config.replace("/srv/site", "{dir}/site"))
+    let config: String = names.into_iter().map(pool).collect();
+    Site::start_in(place, &config)
 }
 
 /// One request on a connection of its own.
@@ -134,14 +124,16 @@ fn cell(front: &Front, known: &Known, faults: &mut Vec<String>) -> String {
 }
 
 #[test]
-#[ignore = "needs mono, uWSGI, Ruby and flup besides what ./test installs; docs/matrix.md says how to run it"]
+#[ignore = "needs mono, uWSGI, Ruby, Go and flup besides what ./test installs; docs/matrix.md says how to run it"]
 fn every_program_answers_behind_every_web_server_as_the_docs_say() {
     let site = start();
     let mut faults = Vec::new();
     let mut table = String::from(
         "# Programs and web servers\n\nMade by `tests/tests/front_matrix.rs`, with the example configs in \
-         packaging/examples and the programs of\nDebian 12 (flup from PyPI). POST is of 100,000 bytes; 404 is the \
-         program's own.\n\n|",
+         packaging/examples and the programs of\nDebian 12 (flup from PyPI). Not a part of `./test`, since it needs \
+         mono, uWSGI, Ruby, Go and flup:\n\n    HOSTLER_MATRIX=write cargo test --workspace --test front_matrix -- \
+         --ignored\n\nA cell names what was answered as it should be. POST is of 100,000 bytes; 404 is the program's \
+         own.\n\n|",
     );
     Kind::ALL.iter().for_each(|kind| write!(table, " | {}", kind.name()).unwrap());
     writeln!(table, " |\n|---{} |", " | ---".repeat(Kind::ALL.len())).unwrap();
