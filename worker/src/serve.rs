@@ -145,7 +145,7 @@ impl Worker {
             self.event(event.data());
         }
         let (again, due) = {
-            let table = self.shared.table();
+            let mut table = self.shared.table();
             (!table.again.is_empty(), table.next_deadline().is_some_and(|at| at <= self.now))
         };
         if again {
@@ -169,7 +169,7 @@ impl Worker {
     }
 
     fn timeout(&self) -> PollTimeout {
-        let table = self.shared.table();
+        let mut table = self.shared.table();
         self.shared.counters.set(crate::page::WORD_CONNECTIONS, table.len() as u64);
         if !table.again.is_empty() {
             return PollTimeout::ZERO;

@@ -188,8 +188,19 @@ impl Table {
     }
 
     /// The earliest moment at which [`Table::expired`] may have something.
-    pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.timers.peek().map(|Reverse((at, _))| *at)
+    ///
+    /// Connections that are gone, or may rest for ever by now, are forgotten here: a wait with an end costs the
+    /// kernel a timer each time.
+    pub(crate) fn next_deadline(&mut self) -> Option<u64> {
+        while let Some(Reverse((at, token))) = self.timers.peek().copied() {
+            match self.slot(token).map(|slot| &mut slot.conn) {
+                None => {}
+                Some(Some(conn)) if conn.deadline == 0 => conn.timer = 0,
+                Some(_) => return Some(at),
+            }
+            self.timers.pop();
+        }
+        None
     }
 
     /// A connection whose deadline has passed, taken in hand.
@@ -259,6 +270,28 @@ mod tests {
         assert_eq!(table.expired(26).unwrap().0, token);
         assert_eq!(table.expired(100).unwrap().1.deadline, 30);
         assert!(table.expired(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn a_connection_that_may_rest_for_ever_or_is_gone_has_no_deadline() {
+        let mut table = Table::default();
+        let tokens = [10, 20, 30].map(|deadline| {
+            let token = table.enter();
+            table.put(token, conn(deadline));
+            token
+        });
+        let mut served = table.take(tokens[0]).unwrap();
+        assert_eq!(table.next_deadline(), Some(10), "in hand: it may come back");
+        served.deadline = 0;
+        table.put(tokens[0], served);
+        assert_eq!(table.next_deadline(), Some(20));
+        table.leave(tokens[1]);
+        assert_eq!(table.next_deadline(), Some(30));
+        let mut again = table.take(tokens[0]).unwrap();
+        again.deadline = 15;
+        table.put(tokens[0], again);
+        assert_eq!(table.next_deadline(), Some(15));
+        assert_eq!(table.expired(16).unwrap().0, tokens[0]);
     }
 
     #[test]
