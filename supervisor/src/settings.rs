@@ -3,7 +3,7 @@
 //!
 //! Does no I/O.
 
-use hostler_worker::control::{AccessLogFormat, App, Identity, Limits, Protocol};
+use hostler_worker::control::{AccessLogFormat, App, Identity, Limits, Protocol, Sandbox};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
@@ -86,6 +86,9 @@ pub(crate) struct Pool {
     pub slow_log: Option<Duration>,
     /// Where each request is logged.
     pub access_log: Option<AccessLog>,
+    /// What its workers may reach; `None`: all that their user may.
+    #[serde(default)]
+    pub sandbox: Option<Sandbox>,
     /// RLIMIT_NOFILE of a worker.
     pub open_files: Option<u64>,
     /// RLIMIT_CORE of a worker, in bytes.

@@ -31,7 +31,7 @@ pub enum Order {
 }
 
 /// Privileges to drop and surroundings to set, once, before anything else. In this order: limits, umask,
-/// groups, group, user, no_new_privs, directory.
+/// groups, group, user, no_new_privs, directory, sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Become {
     /// Whom to become; `None` where the supervisor does not run as root.
@@ -44,8 +44,25 @@ pub struct Become {
     pub open_files: Option<u64>,
     /// RLIMIT_CORE, in bytes.
     pub core: Option<u64>,
+    /// What it may reach of files and network; `None`: all that its user may.
+    pub sandbox: Option<Sandbox>,
     /// Program and arguments to execute; `None` where Hostler's own worker serves.
     pub exec: Option<Vec<String>>,
+}
+
+/// What a worker and all that it starts may reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// Beneath these it may read and execute.
+    pub read: Vec<String>,
+    /// Beneath these it may do anything that its user may.
+    pub write: Vec<String>,
+    /// It may make sockets other than Unix ones.
+    pub network: bool,
+    /// It may execute the programs of the system, read `/etc`, and use the directory for temporary files.
+    pub programs: bool,
+    /// Where the kernel cannot enforce it, the worker must not start.
+    pub required: bool,
 }
 
 /// A user with all that the kernel needs to know of it, resolved by the supervisor.

@@ -53,6 +53,7 @@ mod relay;
 mod request;
 mod routes;
 mod runtimes;
+mod sandbox;
 mod serve;
 mod shared;
 mod start;

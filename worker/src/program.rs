@@ -1,4 +1,4 @@
-//! Hostler's own worker program: drops privileges, then serves what it is told or becomes the pool's program.
+//! Hostler's own worker program: drops privileges, enters the pool's sandbox, then serves what it is told or becomes the pool's program.
 //!
 //! Always holds: nobody else's code runs before [`crate::control::Order::Become`] is done.
 
@@ -6,7 +6,7 @@ use crate::{
     control::{Become, Order},
     link::{Link, Received},
     relay::warden,
-    start,
+    sandbox, start,
 };
 use nix::{
     sys::{
@@ -49,7 +49,13 @@ pub fn main() -> ExitCode {
         Some([]) => fail("a command without a program"),
         Some([program, arguments @ ..]) => {
             let error = Command::new(program).args(arguments).exec();
-            fail(&format!("execute {program}: {error}"))
+            let hint = match become_.sandbox {
+                Some(_) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    "; the pool's sandbox allows it where it lies beneath a path of sandbox.read"
+                }
+                _ => "",
+            };
+            fail(&format!("execute {program}: {error}{hint}"))
         }
     }
 }
@@ -86,5 +92,5 @@ fn drop_privileges(become_: &Become) -> Result<(), String> {
     if let Some(directory) = &become_.directory {
         std::env::set_current_dir(directory).map_err(|e| format!("enter directory {directory}: {e}"))?;
     }
-    Ok(())
+    become_.sandbox.as_ref().map_or(Ok(()), sandbox::enter)
 }

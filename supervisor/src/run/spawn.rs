@@ -131,6 +131,7 @@ fn become_order(settings: &settings::Pool, kind: Kind) -> Become {
         directory: settings.directory.as_ref().map(|d| d.to_string_lossy().into_owned()),
         open_files: settings.open_files,
         core: settings.core,
+        sandbox: settings.sandbox.clone().filter(|_| kind == Kind::App),
         exec: settings.command.clone().filter(|_| kind == Kind::App),
     }
 }

@@ -7,7 +7,7 @@ mod app;
 mod pool;
 
 pub(crate) use app::{APP, RUNTIMES_LATER};
-pub(crate) use pool::{ACCESS_LOG, LIMITS, LISTEN, MEMORY, POOL, WORKERS};
+pub(crate) use pool::{ACCESS_LOG, LIMITS, LISTEN, MEMORY, POOL, SANDBOX, WORKERS};
 
 /// A table of the config and its keys.
 #[derive(Debug)]
@@ -183,7 +183,7 @@ pub(crate) static LOG: Table = Table {
 
 /// All tables, in the order of the manual.
 pub(crate) static ALL: &[&Table] =
-    &[&FILE, &SUPERVISOR, &LOG, &POOL, &LISTEN, &ACCESS_LOG, &LIMITS, &WORKERS, &MEMORY, &APP];
+    &[&FILE, &SUPERVISOR, &LOG, &POOL, &LISTEN, &ACCESS_LOG, &LIMITS, &SANDBOX, &WORKERS, &MEMORY, &APP];
 
 impl Table {
     /// The key with this name.

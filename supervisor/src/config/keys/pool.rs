@@ -1,7 +1,7 @@
 //! `[pool.NAME]` and the tables in it.
 
 use super::{
-    ANY, Kind, LATER, Table,
+    ANY, Kind, Table,
     app::{APP, serving_keys},
     key,
 };
@@ -140,12 +140,53 @@ pub(crate) static POOL: Table = Table {
                 "\"2s\"",
             ),
             key("limits", Kind::Table(&LIMITS), None, "Resource limits of each worker.", "{ core = \"0\" }"),
-            key("sandbox", Kind::Later, None, LATER, "{}"),
+            key(
+                "sandbox",
+                Kind::Table(&SANDBOX),
+                None,
+                "What the workers and all that they start may reach. Where absent, all that their user may; but \
+                 the workers of a pool that serves nothing but files reach nothing but their roots.",
+                "{ write = [\"/var/lib/shop\"], network = false }",
+            ),
             key("workers", Kind::Table(&WORKERS), None, "How many workers.", "{ model = \"dynamic\" }"),
             key("memory", Kind::Table(&MEMORY), None, "Limits of private memory.", "{ soft = \"256MiB\" }"),
             key("app", Kind::Tables(&APP), None, "Which app answers what.", "[]"),
         ]
     ),
+};
+
+/// `[pool.NAME.sandbox]`.
+pub(crate) static SANDBOX: Table = Table {
+    title: "[pool.NAME.sandbox]",
+    meaning: "What the workers of the pool and all that they start may reach, within what their user may. Beside \
+              what is named here they can read and execute what lies beneath /usr, /bin, /sbin, /lib, /lib64, /opt \
+              and /etc, read /proc, use the directory for temporary files (TMPDIR of \"env\", else /tmp) and the \
+              devices null, zero, full, random and urandom, and read the roots of the pool's apps. An app that \
+              reaches for more is told \"permission denied\" (EACCES). Needs Landlock (Linux 5.13), and for \
+              network = false seccomp; a kernel that lacks them lets no worker start.",
+    keys: &[
+        key(
+            "read",
+            Kind::Globs,
+            Some("[]"),
+            "Files and directories to read and execute from, as absolute paths without wildcards.",
+            "[\"/srv/shop\"]",
+        ),
+        key(
+            "write",
+            Kind::Globs,
+            Some("[]"),
+            "Files and directories to read, write, make, remove and execute.",
+            "[\"/var/lib/shop\"]",
+        ),
+        key(
+            "network",
+            Kind::Bool,
+            Some("true"),
+            "Where false, no socket but a Unix one can be made: no connection to anywhere by TCP or UDP.",
+            "false",
+        ),
+    ],
 };
 
 /// One entry of `listen`.
