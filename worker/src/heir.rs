@@ -3,8 +3,8 @@
 //! A kill that nobody can catch (SIGKILL, the kernel out of memory, a fault) ends a worker, but not its connections:
 //! the heir shares the worker's table of descriptors, which lives until both are gone. It gives the connections
 //! that were at rest, requests that nobody has read yet included, to the pool's queue, and ends. What was lost is
-//! the request in hand, and with it goes the group of the script that answered it. The worker says which connections are at rest in the [`Ledger`], a byte a descriptor in
-//! shared memory, written without a system call.
+//! the request in hand, and with it goes the group of the script that answered it. The worker says which connections
+//! are at rest in the [`Ledger`], a byte a descriptor in shared memory, written without a system call.
 //!
 //! Always holds: while the worker lives the heir sleeps, answers to no signal but SIGKILL, and opens and closes
 //! nothing (a close would be the worker's, too). It allocates nothing: it is a copy of a process that may have had
@@ -25,6 +25,7 @@ use nix::{
     unistd::{Pid, getppid, setpgid},
 };
 use std::{
+    ffi::CStr,
     io,
     os::fd::RawFd,
     sync::{
@@ -43,6 +44,9 @@ const HTTP: u8 = 2;
 const UNUSED: u8 = 4;
 /// Descriptors that a ledger has room for.
 const ROOM: usize = 1 << 20;
+
+/// What it is called: `ps -o comm`.
+const NAME: &CStr = c"hostler-heir";
 
 /// The heir of this process; 0: none.
 static HEIR: AtomicI32 = AtomicI32::new(0);
@@ -100,17 +104,18 @@ pub(crate) fn start(queue: &Queue, descriptors: usize) -> io::Result<Ledger> {
     let bytes = SharedBytes::map(descriptors.min(ROOM))?;
     let _ = GROUP.set(SharedBytes::map(4)?);
     let parent = Pid::this();
-    match sys::fork_sharing_descriptors()? {
-        Some(pid) => {
-            HEIR.store(pid.as_raw(), Relaxed);
-            Ok(Ledger { bytes: Some(bytes) })
-        }
-        None => {
-            outlive(parent);
-            inherit(&bytes, queue);
-            sys::exit_at_once()
-        }
+    // It has its name from its first moment, since the supervisor tells it by that.
+    let name = prctl::get_name()?;
+    prctl::set_name(NAME)?;
+    let forked = sys::fork_sharing_descriptors();
+    if let Ok(None) = forked {
+        outlive(parent);
+        inherit(&bytes, queue);
+        sys::exit_at_once();
     }
+    prctl::set_name(&name)?;
+    HEIR.store(forked?.map_or(0, Pid::as_raw), Relaxed);
+    Ok(Ledger { bytes: Some(bytes) })
 }
 
 /// Returns when the worker is no more.
@@ -118,7 +123,6 @@ fn outlive(worker: Pid) {
     let _ = SigSet::all().thread_block();
     // Not with what the supervisor kills of a worker that was over its limit.
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
-    let _ = prctl::set_name(c"hostler-heir");
     let mut told = SigSet::empty();
     told.add(Signal::SIGTERM);
     if prctl::set_pdeathsig(Signal::SIGTERM).is_err() {

@@ -16,6 +16,10 @@ use std::{
 
 /// The leaf that the supervisor lives in.
 const LEAF: &str = "hostler-supervisor";
+/// The group of all heirs: they must outlive what is killed with a worker.
+const HEIRS: &str = "hostler-heirs";
+/// Bytes that all heirs may have, which have next to nothing: what calls itself one gains no memory by that.
+const HEIRS_MAX: u64 = 128 << 20;
 
 /// The group that was delegated.
 #[derive(Debug, Clone)]
@@ -67,7 +71,26 @@ impl Groups {
             // Others live in the group: it is not ours alone. Back to where we were.
             let _ = fs::write(base.join("cgroup.procs"), process::id().to_string());
             let _ = fs::remove_dir(&leaf);
-        })
+        })?;
+        let heirs = base.join(HEIRS);
+        match fs::create_dir(&heirs) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+            _ => fs::write(heirs.join("memory.max"), HEIRS_MAX.to_string()),
+        }
+    }
+
+    /// Moves a worker's heir out of the worker's group, which the kernel kills as a whole.
+    pub(crate) fn part_from_heir(&self, worker: WorkerId, pid: i32) {
+        let list = fs::read_to_string(self.of(worker).path.join("cgroup.procs")).unwrap_or_default();
+        let all = list.lines().filter_map(|line| line.parse::<i32>().ok());
+        let heir = all.into_iter().find(|other| {
+            fs::read_to_string(format!("/proc/{other}/stat")).is_ok_and(|stat| is_heir(&stat, pid))
+        });
+        if let Some(heir) = heir
+            && let Err(e) = fs::write(self.base.join(HEIRS).join("cgroup.procs"), heir.to_string())
+        {
+            tracing::warn!(worker = pid, "its heir stays in its cgroup: {e}");
+        }
     }
 
     /// Makes the group of a worker.
@@ -127,6 +150,12 @@ fn is_delegated(group: &Path) -> bool {
     })
 }
 
+/// Whether `/proc/PID/stat` is that of the heir of this worker: `PID (NAME) STATE PPID …`.
+fn is_heir(stat: &str, worker: i32) -> bool {
+    let Some((before, after)) = stat.rsplit_once(") ") else { return false };
+    before.ends_with("(hostler-heir") && after.split(' ').nth(1) == Some(worker.to_string().as_str())
+}
+
 /// `oom_kill N` of memory.events.
 fn oom_kills(events: &str) -> u64 {
     let line = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
@@ -156,6 +185,13 @@ mod tests {
         assert_eq!(mount_point(mountinfo).unwrap(), Path::new("/sys/fs/cgroup"));
         assert_eq!(mount_point("24 1 0:22 / /proc rw - proc proc rw\n"), None);
         assert_eq!(own_group("1:name=x:/\n0::/system.slice/h.service\n"), Some("/system.slice/h.service"));
+    }
+
+    #[test]
+    fn an_heir_is_known_by_its_name_and_its_worker() {
+        assert!(is_heir("12 (hostler-heir) S 7 12 12 0 -1", 7));
+        assert!(!is_heir("12 (hostler-heir) S 8 12 12 0 -1", 7));
+        assert!(!is_heir("12 (sh) S 7 12 12 0 -1", 7) && !is_heir("", 7));
     }
 
     #[test]

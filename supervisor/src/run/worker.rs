@@ -162,9 +162,14 @@ impl Shell {
     fn note(&self, id: WorkerId, report: &Report) {
         let Some(worker) = self.workers.get(&id) else { return };
         let pool = self.places.get(&worker.pool).map(|p| p.name.as_str()).unwrap_or_default();
-        let worker = worker.pid;
+        let (worker, grouped) = (worker.pid, worker.grouped);
         match report {
-            Report::Ready => tracing::info!(pool, worker, "a worker is ready"),
+            Report::Ready => {
+                if let Some(groups) = self.groups.as_ref().filter(|_| grouped) {
+                    groups.part_from_heir(id, worker);
+                }
+                tracing::info!(pool, worker, "a worker is ready");
+            }
             Report::BootFailed { message } => tracing::error!(pool, worker, "boot: {message}"),
             Report::Worn { why } => tracing::info!(pool, worker, "a worker is to be replaced: {why:?}"),
             Report::TimedOut { request, ms } => {
