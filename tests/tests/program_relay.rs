@@ -352,6 +352,24 @@ fn an_answer_without_a_head_is_a_500_and_a_local_redirect_is_followed() {
     assert_eq!(worker.http().post("/from", b"body").text(), "GET /to a=b");
 }
 
+#[test]
+fn a_filter_gets_its_body_and_its_file() {
+    let place = Place::new();
+    let text = format!(
+        "local $/; my $body = <STDIN>; $request->StartFilterData(); my $file = <STDIN>; {HEAD} print \
+         \"$ENV{{FCGI_ROLE}} $body of $ENV{{FCGI_DATA_LENGTH}}: $file\";"
+    );
+    let worker = relay(Protocol::Fastcgi, perl(&place, &text));
+    let mut client = worker.connect();
+    for body in ["", "body"] {
+        let request = fcgi::Request { role: fcgi::FILTER, ..fcgi::Request::post("/", body.as_bytes()) };
+        let bytes = request.with("FCGI_DATA_LENGTH", "4").with("FCGI_DATA_LAST_MOD", "0").to_bytes();
+        let file = [fcgi::record(fcgi::DATA, 1, b"file", 4), fcgi::record(fcgi::DATA, 1, b"", 0)].concat();
+        client.stream().write_all(&[bytes, file].concat()).unwrap();
+        assert_eq!(client.answer(1, "POST").unwrap().text(), format!("FILTER {body} of 4: file"));
+    }
+}
+
 /// A program without a library: it tells for each request its connection's number, its id and its flags.
 const BARE: &str = r#"
 my $number = 0;

@@ -14,7 +14,6 @@
 //!
 //! # Limitations
 //! - One request at a time for each program (`concurrency = 1`): more workers serve more requests.
-//! - The role Filter is refused: its second stream is not relayed.
 //! - That a program died while nothing was asked of it is noticed by the next request, which waits for a fresh one.
 //! - A program that closes its connection of itself now and then (`PHP_FCGI_MAX_REQUESTS`) may do so at the moment
 //!   at which a request is written to it: one with a body is answered 502 then.
@@ -418,9 +417,6 @@ impl Relay {
 
 impl App for Relay {
     fn serve(&mut self, request: &mut Request<'_>, answer: &mut Answer<'_>) -> Result<(), Error> {
-        if request.role() == Role::Filter {
-            return Err(Error::Upstream(501, "the role Filter is not relayed".into()));
-        }
         let mut view = View::default();
         for _ in 0..=REDIRECTS_LIMIT {
             if self.find(request, answer, &mut view)?.is_none() {

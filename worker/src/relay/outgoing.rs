@@ -86,6 +86,15 @@ impl Outgoing {
         self.header(Kind::Stdin, 0);
     }
 
+    /// Writes the second stream of a Filter (FastCGI 6.4), whole.
+    pub(super) fn data<'d>(&mut self, pieces: impl Iterator<Item = &'d [u8]>) {
+        for part in pieces.flat_map(|piece| piece.chunks(CONTENT_MAX)) {
+            self.header(Kind::Data, part.len());
+            self.bytes.extend_from_slice(part);
+        }
+        self.header(Kind::Data, 0);
+    }
+
     /// The id of the request.
     pub(super) fn id(&self) -> u16 {
         self.id

@@ -135,6 +135,7 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
         // An Authorizer is not sent the body (FastCGI 6.3).
         if matches!(self.source, Source::Over) && self.request.role() != Role::Authorizer {
             self.buffers.out.end_body();
+            self.add_data();
         }
         let moved = self.flow();
         let request = &*self.request;
@@ -209,13 +210,23 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
             Source::Request => out.body(|room| self.request.body().try_read(room)),
         };
         match filled {
-            Ok(0) => self.source = Source::Over,
+            Ok(0) => {
+                self.source = Source::Over;
+                self.add_data();
+            }
             Ok(_) => self.heard = None,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error.into()),
         }
         Ok(true)
+    }
+
+    /// After the body, the file that a Filter works on; it was gathered, so there is room for it.
+    fn add_data(&mut self) {
+        if self.request.role() == Role::Filter {
+            self.buffers.out.data(self.request.data());
+        }
     }
 
     fn wait(&mut self) -> Result<Ready, Error> {
