@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use std::{
     fs,
     io::{Read, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// A program for all that a front must carry through, by the path that is asked for.
@@ -46,13 +46,17 @@ struct Story {
 }
 
 fn story(kind: Kind) -> Story {
+    story_with(|socket, site| Front::start(kind, socket, site))
+}
+
+fn story_with(front: impl FnOnce(&Path, &Path) -> Front) -> Story {
     let place = Place::new();
     place.file("site/index.html", "");
     // Programs here run as whoever runs the tests.
     let listener = Listener::unix(&place.path("site.sock"));
     let worker = on(&listener, perl(&place, STORY));
     let Address::Unix(socket) = &worker.address else { unreachable!() };
-    let front = Front::start(kind, socket, &place.path("site"));
+    let front = front(socket, &place.path("site"));
     Story { front, worker, place }
 }
 
@@ -75,9 +79,12 @@ fn post(client: &mut Connection, path: &str, body: &[u8]) -> String {
 }
 
 fn carries(kind: Kind) {
-    let Story { front, worker, place } = story(kind);
+    carries_through(kind.name(), story(kind));
+}
+
+fn carries_through(name: &str, Story { front, worker, place }: Story) {
     let mut client = front.connect();
-    let said = || format!("{} {:#?} {:#?}", kind.name(), front.program.lines(), worker.program.lines());
+    let said = || format!("{name} {:#?} {:#?}", front.program.lines(), worker.program.lines());
     for n in 0..5 {
         let answer = client.get(&format!("/app?n={n}"));
         assert_eq!((answer.status, answer.text()), (200, format!("GET n={n} 0")), "{}", said());
@@ -133,8 +140,32 @@ fn nginx_carries_everything_through() {
 }
 
 #[test]
+fn nginx_that_gathers_no_body_carries_everything_through() {
+    let story = story_with(|socket, site| {
+        let changes = [
+            ("/run/hostler/site.sock", socket.to_str().unwrap()),
+            ("fastcgi_buffering off;", "fastcgi_buffering off; fastcgi_request_buffering off;"),
+        ];
+        Front::with(Kind::Nginx, "nginx.conf", &changes, site)
+    });
+    carries_through("nginx, fastcgi_request_buffering off", story);
+}
+
+#[test]
 fn apache_carries_everything_through() {
     carries(Kind::Apache);
+}
+
+#[test]
+fn apache_that_keeps_no_connections_carries_everything_through() {
+    let story = story_with(|socket, site| {
+        let changes = [
+            ("/run/hostler/site.sock", socket.to_str().unwrap()),
+            ("enablereuse=on flushpackets", "enablereuse=off flushpackets"),
+        ];
+        Front::with(Kind::Apache, "apache.conf", &changes, site)
+    });
+    carries_through("Apache, enablereuse=off", story);
 }
 
 #[test]

@@ -113,6 +113,27 @@ fn php_behind_a_web_server_runs_the_script_that_it_names_on_one_connection() {
     assert_eq!(pids.len(), 1, "one process serves all");
 }
 
+/// What php-fpm loses or closes the connection at.
+#[test]
+fn php_gets_a_body_without_a_length_and_parameters_cut_anywhere() {
+    let text = "<?php echo strlen(file_get_contents('php://input')), ' ', $_SERVER['CONTENT_LENGTH'] ?? 'none', ' ', \
+                strlen($_SERVER['LONG'] ?? '');";
+    let place = site(&[("a.php", text)]);
+    let worker = relay(Protocol::Fastcgi, Fastcgi { root: None, index: Vec::new(), ..php(&place) });
+    let mut client = worker.connect();
+    for (id, padding, cut) in [(1, 0, false), (3, 255, true), (300, 7, true), (32_767, 0, true)] {
+        let mut request = fcgi::Request::post("/a.php", &[b'x'; 1000])
+            .without("CONTENT_LENGTH")
+            .with("SCRIPT_FILENAME", place.path("site/a.php").to_str().unwrap())
+            .with("LONG", "y".repeat(300))
+            .id(id);
+        request.shape.padding = fcgi::Padding::Fixed(padding);
+        (request.shape.cut_pairs, request.shape.params_record) = (cut, if cut { 50 } else { 0xffff });
+        client.stream().write_all(&request.to_bytes()).unwrap();
+        assert_eq!(client.answer(id, "POST").unwrap().text(), "1000 1000 300", "{id}");
+    }
+}
+
 #[test]
 fn php_that_ends_after_each_request_loses_none() {
     let place = site(&[("index.php", "<?php echo getmypid();")]);

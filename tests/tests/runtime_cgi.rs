@@ -206,7 +206,7 @@ fn complaints_reach_the_log_in_whole_lines() {
 }
 
 #[test]
-fn a_background_child_does_not_hold_the_answer_and_is_gone_after_it() {
+fn fault_54_a_background_child_does_not_hold_the_answer_and_is_gone_after_it() {
     let place =
         scripts(&[("back.cgi", &format!("{HEAD}; sleep 1000 & echo $! > \"$PLACE/sleeper\"; echo done"))]);
     let worker = http(&place);
@@ -318,7 +318,7 @@ fn a_web_server_that_takes_the_request_back_ends_the_script() {
 }
 
 #[test]
-fn a_script_over_its_time_is_answered_for_and_gone() {
+fn fault_54_a_script_over_its_time_is_answered_for_and_gone() {
     let script = "echo $$ > \"$PLACE/script\"; trap '' TERM; sleep 1000 & echo $! > \"$PLACE/child\"; while :; do wait; done";
     let place = scripts(&[("hang.cgi", script)]);
     let limits = Limits { request_timeout: Some(Duration::from_millis(300)), ..short_limits() };

@@ -3,7 +3,9 @@
 //!
 //! Always holds: nothing is buffered that grows with a body or an answer; the program's answer is read whether or not
 //! it can take more of the body, so a program that echoes cannot deadlock; the head is whole and checked before its
-//! first byte leaves; a client that leaves is noticed.
+//! first byte leaves; a client that leaves is noticed. The answer begins when the body is here: nginx sends nothing
+//! more of a body once it has the head of the answer, and many a client reads no answer before it has sent its body.
+//! Where the program has much to say before, the rest of the body goes to a file first.
 //!
 //! The cheap way, for a request that is all there: one write, one read that waits for at most [`QUICK`]. After that,
 //! and for a body that streams, it waits for program and client together.
@@ -34,6 +36,8 @@ use std::{
 pub(super) const QUICK: Duration = Duration::from_millis(10);
 /// Milliseconds that a part of an answer waits for more of it before it is sent.
 const GATHER: u8 = 3;
+/// Output that is taken from the program while it must not be sent yet.
+const HELD_LIMIT: usize = 64 * 1024;
 /// The longest head of an answer, in bytes.
 const HEAD_LIMIT: usize = 64 * 1024;
 /// The peer has closed its sending side; nix has no name for it.
@@ -64,7 +68,7 @@ pub(super) enum Outcome {
 pub(super) struct Buffers {
     pub(super) out: Outgoing,
     pub(super) incoming: Incoming,
-    /// A head that is not whole.
+    /// Output whose head is not whole, or that must not be sent yet.
     head: Vec<u8>,
 }
 
@@ -167,7 +171,37 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
             if ready.timed_out {
                 self.timed_out()?;
             }
+            if self.buffers.head.len() >= HELD_LIMIT && !self.may_answer() {
+                self.divert()?;
+            }
+            self.release()?;
         }
+    }
+
+    /// The answer may begin: the body is here, or the program wants no more of it.
+    fn may_answer(&self) -> bool {
+        !matches!(self.source, Source::Request)
+    }
+
+    /// Begins the answer where it may and its head is here.
+    fn release(&mut self) -> Result<(), Error> {
+        if self.may_answer() && !self.buffers.head.is_empty() { self.begin(&[]) } else { Ok(()) }
+    }
+
+    /// Takes the rest of the body in without waiting for the program to take it, since there is output to send.
+    fn divert(&mut self) -> Result<(), Error> {
+        self.source = Source::File(super::gather(self.request)?.0);
+        self.feed()
+    }
+
+    /// Takes `bytes` as the first of the answer, and begins it where its head is whole.
+    fn begin(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if let (Stage::Head, Some(next)) = (&self.stage, begin(&mut self.buffers.head, bytes, self.answer)?) {
+            self.buffers.head.clear();
+            self.stage = next;
+            self.unsent = true;
+        }
+        Ok(())
     }
 
     /// All of the request is sent.
@@ -266,7 +300,7 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
 
     fn timed_out(&mut self) -> Result<(), Error> {
         if std::mem::take(&mut self.unsent) {
-            return self.answer.flush();
+            return if self.may_answer() { self.answer.flush() } else { self.divert() };
         }
         let limit = self.request.body().read_timeout();
         if self.wants_body() && self.heard.is_some_and(|heard| heard.elapsed() >= limit) {
@@ -303,15 +337,26 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
                             self.unsent = true;
                             self.answer.write(bytes)?;
                         }
+                        Stage::Head if matches!(self.source, Source::Request) => {
+                            head.extend_from_slice(bytes);
+                            self.unsent = true;
+                        }
                         Stage::Head => {
                             if let Some(next) = begin(head, bytes, self.answer)? {
+                                head.clear();
                                 self.stage = next;
                                 self.unsent = true;
                             }
                         }
                     }
                 }
-                Piece::End(end) => return self.end(end).map(Some),
+                Piece::End(end) => {
+                    // It wants no more of the body.
+                    if !head.is_empty() {
+                        self.begin(&[])?;
+                    }
+                    return self.end(end).map(Some);
+                }
                 Piece::Broken => {
                     return Err(Error::Upstream(502, "the program sent what is no FastCGI".into()));
                 }
