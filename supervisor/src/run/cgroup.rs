@@ -5,10 +5,12 @@
 //! controllers down, and enables `memory` for its siblings.
 //!
 //! Always holds: without a delegated group, or without its memory controller, nothing of this is done and the
-//! worker's own look and the supervisor's SIGKILL stand in; a group is removed when its worker is gone.
+//! worker's own look and the supervisor's SIGKILL stand in; a group is removed when its worker is gone and the last
+//! of its children too: where these still die, it is tried again when the next worker ends.
 
 use crate::fleet::WorkerId;
 use std::{
+    cell::RefCell,
     fs, io,
     path::{Path, PathBuf},
     process,
@@ -22,9 +24,11 @@ const HEIRS: &str = "hostler-heirs";
 const HEIRS_MAX: u64 = 128 << 20;
 
 /// The group that was delegated.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Groups {
     base: PathBuf,
+    /// Groups of dead workers in which something still dies.
+    left: RefCell<Vec<PathBuf>>,
 }
 
 /// A worker's group.
@@ -44,7 +48,9 @@ impl Groups {
         match Groups::prepare(&base) {
             Ok(()) => {
                 tracing::info!("hard memory limits are the kernel's: {}", base.display());
-                Some(Groups { base })
+                let groups = Groups { base, left: RefCell::default() };
+                groups.sweep();
+                Some(groups)
             }
             Err(e) => {
                 tracing::debug!("no cgroup of our own at {}: {e}", base.display());
@@ -107,6 +113,27 @@ impl Groups {
         Ok(group)
     }
 
+    /// Removes a worker's group; what is left in it is killed first.
+    pub(crate) fn remove(&self, worker: WorkerId) {
+        let group = self.of(worker);
+        let mut left = self.left.borrow_mut();
+        left.retain(|path| !is_removed(path));
+        if !is_removed(&group.path) {
+            group.kill();
+            left.push(group.path);
+        }
+    }
+
+    /// Removes groups of workers in which nothing lives: a former program may have left some.
+    fn sweep(&self) {
+        let entries = fs::read_dir(&self.base).into_iter().flatten().flatten();
+        for entry in entries {
+            if entry.file_name().to_string_lossy().starts_with("worker-") {
+                is_removed(&entry.path());
+            }
+        }
+    }
+
     /// The group of a worker, there or not.
     pub(crate) fn of(&self, worker: WorkerId) -> Group {
         Group { path: self.base.join(format!("worker-{}-{}", process::id(), worker.0)) }
@@ -132,14 +159,11 @@ impl Group {
     pub(crate) fn kill(&self) {
         let _ = fs::write(self.path.join("cgroup.kill"), "1");
     }
+}
 
-    /// Removes it; what is left in it is killed first.
-    pub(crate) fn remove(&self) {
-        if fs::remove_dir(&self.path).is_err() && self.path.exists() {
-            self.kill();
-            let _ = fs::remove_dir(&self.path);
-        }
-    }
+/// Removes a group, where nothing lives in it; whether it is gone.
+fn is_removed(group: &Path) -> bool {
+    fs::remove_dir(group).is_ok() || !group.exists()
 }
 
 /// The mark that systemd leaves on a group that is not its own business any more.
@@ -199,5 +223,21 @@ mod tests {
         assert_eq!(oom_kills("low 0\nhigh 0\nmax 17\noom 1\noom_kill 0\noom_group_kill 0\n"), 0);
         assert_eq!(oom_kills("oom 1\noom_kill 2\n"), 2);
         assert_eq!(oom_kills(""), 0);
+    }
+
+    #[test]
+    fn a_group_in_which_something_still_dies_is_removed_when_the_next_worker_ends() {
+        let place = tempfile::tempdir().unwrap();
+        let groups = Groups { base: place.path().to_owned(), left: RefCell::default() };
+        // A directory that is not empty cannot be removed, like a group with a process.
+        let [first, second] = [groups.of(WorkerId(1)).path, groups.of(WorkerId(2)).path];
+        fs::create_dir_all(first.join("alive")).unwrap();
+        fs::create_dir(&second).unwrap();
+        groups.remove(WorkerId(1));
+        assert!(first.exists());
+        fs::remove_dir(first.join("alive")).unwrap();
+        let _ = fs::remove_file(first.join("cgroup.kill"));
+        groups.remove(WorkerId(2));
+        assert!(!first.exists() && !second.exists());
     }
 }

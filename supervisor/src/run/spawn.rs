@@ -104,7 +104,7 @@ fn group(groups: &Groups, settings: &settings::Pool, which: Which, pid: i32) -> 
     let taken = groups.make(which.worker, limit).and_then(|group| group.take(pid));
     if let Err(e) = &taken {
         tracing::warn!(pool = settings.name, worker = pid, "no cgroup for its hard limit: {e}");
-        groups.of(which.worker).remove();
+        groups.remove(which.worker);
     }
     taken.is_ok()
 }

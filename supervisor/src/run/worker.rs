@@ -2,7 +2,6 @@
 
 use super::{
     Link, Shell, Token,
-    cgroup::Group,
     lines::Lines,
     link::{Page, Received},
     reap::{self, End},
@@ -19,15 +18,10 @@ use nix::{
     sys::signal::{Signal, killpg},
     unistd::{Pid, read},
 };
-use std::{
-    os::fd::OwnedFd,
-    time::{Duration, Instant, SystemTime},
-};
+use std::{os::fd::OwnedFd, time::SystemTime};
 
 /// Reports of one worker that are taken in one turn.
 const REPORTS: usize = 32;
-/// How long workers are started in one turn.
-const STARTS: Duration = Duration::from_millis(20);
 /// Bytes of one stream that are read in one turn.
 const READ: usize = 64 * 1024;
 
@@ -61,41 +55,11 @@ pub(crate) struct Output {
     pub(crate) lines: Lines,
 }
 
-/// A worker that is to be started.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Start {
-    pub(crate) pool: PoolId,
-    pub(crate) revision: u64,
-    pub(crate) which: Which,
-}
-
 impl Shell {
-    /// Starts workers, for a moment at most: on a busy machine one start may take long, and signals and whoever asks
-    /// are to be heard between them.
-    pub(super) fn start_some(&mut self) {
-        let until = Instant::now() + STARTS;
-        while let Some(start) = self.starts.pop_front() {
-            self.spawn(start);
-            self.drive();
-            if Instant::now() >= until {
-                return;
-            }
-        }
-    }
-
-    /// Starts all that are to be started.
-    pub(super) fn start_all(&mut self) {
-        while !self.starts.is_empty() {
-            self.start_some();
-        }
-    }
-
-    fn spawn(&mut self, Start { pool, revision, which }: Start) {
+    pub(super) fn spawn(&mut self, pool: PoolId, revision: u64, which: Which) {
         let worker = which.worker;
-        let place = self.places.get(&pool);
-        let Some((place, settings)) = place.and_then(|p| Some((p, p.revisions.get(&revision)?))) else {
-            return self.not_started(worker, "its settings are in force no more".to_owned());
-        };
+        let Some(place) = self.places.get(&pool) else { return };
+        let Some(settings) = place.revisions.get(&revision) else { return };
         match spawn::start(&self.program, self.groups.as_ref(), settings, &place.queue, which) {
             Ok(started) => {
                 let name = place.name.clone();
@@ -133,14 +97,10 @@ impl Shell {
             }
             Err(e) => {
                 tracing::error!(pool = place.name, "start a worker: {e}");
-                self.not_started(worker, e.to_string());
+                let exit = Exit { clean: false, oom: false, requests: 0, said: e.to_string() };
+                self.events.push_back(Event::Exited { worker, exit });
             }
         }
-    }
-
-    fn not_started(&mut self, worker: WorkerId, said: String) {
-        let exit = Exit { clean: false, oom: false, requests: 0, said };
-        self.events.push_back(Event::Exited { worker, exit });
     }
 
     fn keep_output(&mut self, output: Output) -> u64 {
@@ -153,10 +113,6 @@ impl Shell {
     }
 
     pub(super) fn force(&mut self, id: WorkerId, force: Force, why: Option<Reason>) {
-        if let Some(at) = self.starts.iter().position(|start| start.which.worker == id) {
-            self.starts.remove(at);
-            return self.not_started(id, "it was not started any more".to_owned());
-        }
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let pid = Pid::from_raw(worker.pid);
         worker.over_hard |= why == Some(Reason::Memory);
@@ -286,10 +242,10 @@ impl Shell {
         }
         let pool = self.name(worker.pool);
         let pid = worker.pid;
-        let group = self.groups.as_ref().filter(|_| worker.grouped).map(|groups| groups.of(id));
-        let oom = end != End::Code(0) && group.as_ref().is_some_and(Group::was_out_of_memory);
-        if let Some(group) = group {
-            group.remove();
+        let groups = self.groups.as_ref().filter(|_| worker.grouped);
+        let oom = end != End::Code(0) && groups.is_some_and(|groups| groups.of(id).was_out_of_memory());
+        if let Some(groups) = groups {
+            groups.remove(id);
         }
         let said = match (oom, worker.over_hard) {
             (true, _) => format!("out of memory, {}", end.said()),
