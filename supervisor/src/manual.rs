@@ -1,7 +1,9 @@
 //! The manual pages: hostler(1) and its commands from the definitions of the command line, hostler.toml(5) from the
-//! table of keys that the check itself uses.
+//! table of keys that the check itself uses, hostler-worker(7) with the worker's own example.
 //!
 //! Always holds: pages have no date and no machine in them, so that they are the same wherever they are made.
+
+mod worker;
 
 use crate::{
     cli::Cli,
@@ -20,7 +22,8 @@ pub(crate) fn write(directory: &Path) -> ExitCode {
     let commands = Cli::command();
     let pages = fs::create_dir_all(directory)
         .and_then(|()| clap_mangen::generate_to(commands, directory))
-        .and_then(|()| fs::write(directory.join("hostler.toml.5"), config_page()));
+        .and_then(|()| fs::write(directory.join("hostler.toml.5"), config_page()))
+        .and_then(|()| fs::write(directory.join("hostler-worker.7"), worker::page()));
     match pages {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => fail(&format!("write the manual to {}: {e}", directory.display())),
@@ -64,7 +67,9 @@ fn config_page() -> String {
         bold("hostler-check"),
         roman("(1), "),
         bold("hostler-reload"),
-        roman("(1)"),
+        roman("(1), "),
+        bold("hostler-worker"),
+        roman("(7)"),
     ]);
     page.render()
 }
@@ -141,7 +146,7 @@ mod tests {
         let shown = commands.get_subcommands().filter(|command| !command.is_hide_set());
         let mut expected: Vec<String> =
             shown.map(|command| format!("hostler-{}.1", command.get_name())).collect();
-        expected.extend(["hostler.1".to_owned(), "hostler.toml.5".to_owned()]);
+        expected.extend(["hostler.1", "hostler.toml.5", "hostler-worker.7"].map(str::to_owned));
         expected.sort();
         assert_eq!(names, expected);
     }
