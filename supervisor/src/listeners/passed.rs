@@ -4,10 +4,10 @@
 //! Always holds: variables meant for another process (`LISTEN_PID`) are not believed; each socket closes on exec; what
 //! was kept for us is never taken for a socket unit's.
 //!
-//! Takes stream sockets alone, Unix or TCP.
+//! Takes stream sockets, Unix or TCP, and what else was kept for us.
 
 use crate::settings::Address;
-use nix::sys::socket::{SockaddrStorage, getsockname};
+use nix::sys::socket::{AddressFamily, SockType, SockaddrStorage, getsockname};
 use std::{
     env,
     net::{SocketAddr, SocketAddrV4, SocketAddrV6},
@@ -40,6 +40,11 @@ impl Passed {
         for (index, name) in (0..fds.len()).zip(names) {
             let unix = fds.take_unix_listener(index).ok().flatten().map(OwnedFd::from);
             let any = unix.or_else(|| fds.take_tcp_listener(index).ok().flatten().map(OwnedFd::from));
+            // An end of a hand-over queue, which systemd kept.
+            let any = any.or_else(|| {
+                let (family, kind) = (AddressFamily::Unix as i32, SockType::SeqPacket as i32);
+                fds.take_custom(index, family, kind, "SOCK_SEQPACKET").ok().flatten()
+            });
             sockets.extend(any.map(|fd| (name, fd)));
         }
         Passed { sockets }

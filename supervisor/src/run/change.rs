@@ -155,12 +155,9 @@ impl Shell {
     }
 
     fn take_over(&mut self, loaded: Loaded, which: &Which) -> Vec<(String, Outcome)> {
-        let mut warnings = BTreeSet::new();
-        for warning in loaded.warnings.iter().map(ToString::to_string) {
-            if !self.warned.contains(&warning) {
-                tracing::warn!("config: {warning}");
-            }
-            warnings.insert(warning);
+        let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+        for warning in warnings.iter().filter(|warning| !self.warned.contains(warning)) {
+            tracing::warn!("config: {warning}");
         }
         self.warned = warnings;
         for fault in &loaded.faults {
@@ -202,7 +199,7 @@ impl Shell {
 
     fn configure_all(&mut self, pools: Vec<Pool>, which: &Which) -> Vec<(String, Outcome)> {
         let mut outcomes = Vec::new();
-        let mut sockets = None;
+        let sockets = self.known_sockets();
         for settings in pools {
             let name = settings.name.clone();
             let known = self.names.get(&name).and_then(|id| self.places.get(id));
@@ -212,8 +209,7 @@ impl Shell {
                 outcomes.push((name, Outcome::Unchanged));
                 continue;
             }
-            let sockets = sockets.get_or_insert_with(|| self.known_sockets());
-            let outcome = self.configure(settings, sockets);
+            let outcome = self.configure(settings, &sockets);
             outcomes.push((name, outcome));
         }
         outcomes
@@ -266,12 +262,26 @@ impl Shell {
     }
 
     fn found(&mut self, name: &str) -> Result<PoolId, String> {
-        let queue = Queue::new().map_err(|e| format!("make the hand-over queue: {e}"))?;
+        let queue = self.queue(name).map_err(|e| format!("make the hand-over queue: {e}"))?;
+        self.notify.store_queue(name, &queue);
         self.last_pool += 1;
         let id = PoolId(self.last_pool);
         self.names.insert(name.to_owned(), id);
         self.places.insert(id, Place::new(name.to_owned(), queue));
         Ok(id)
+    }
+
+    /// The queue that systemd kept for a pool, with those who wait in it, or a new one.
+    fn queue(&mut self, pool: &str) -> nix::Result<Queue> {
+        let kept = place::queue_kept_as(pool).map(|name| (self.passed.take(&name).pop(), name));
+        match kept {
+            [(Some(receiving), _), (Some(sending), _)] => Ok(Queue { receiving, sending }),
+            halves => {
+                // Of a half alone nobody could take, or nobody could give.
+                halves.iter().filter(|(end, _)| end.is_some()).for_each(|(_, name)| self.notify.forget(name));
+                Queue::new()
+            }
+        }
     }
 
     fn cannot(&mut self, settings: Pool, error: &listeners::Error) -> Outcome {
@@ -327,7 +337,9 @@ impl Shell {
     /// Takes sockets that were closed out of systemd's store: but for those that another pool took over.
     pub(super) fn let_go(&self, names: Vec<String>) {
         for name in names {
-            if !self.places.values().flat_map(Place::sockets).any(|socket| socket.kept_as() == name) {
+            let mut sockets = self.places.values().flat_map(Place::sockets);
+            let is_queue = |pool: &String| place::queue_kept_as(pool).contains(&name);
+            if !sockets.any(|socket| socket.kept_as() == name) && !self.names.keys().any(is_queue) {
                 self.notify.forget(&name);
             }
         }

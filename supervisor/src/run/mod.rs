@@ -130,8 +130,6 @@ pub(crate) struct Shell {
     /// Pools that the config names but that could not be set up, with the reason.
     broken: BTreeMap<String, change::Broken>,
     workers: BTreeMap<WorkerId, Worker>,
-    /// Workers that are to be started.
-    starts: VecDeque<worker::Start>,
     pids: HashMap<i32, WorkerId>,
     outputs: BTreeMap<u64, Output>,
     last_output: u64,
@@ -151,7 +149,7 @@ pub(crate) struct Shell {
     watches: watch::Watches,
     groups: Option<cgroup::Groups>,
     /// Warnings about the config that were given already.
-    warned: BTreeSet<String>,
+    warned: Vec<String>,
     finished: bool,
 }
 
@@ -188,7 +186,6 @@ impl Shell {
             names: BTreeMap::new(),
             broken: BTreeMap::new(),
             workers: BTreeMap::new(),
-            starts: VecDeque::new(),
             pids: HashMap::new(),
             outputs: BTreeMap::new(),
             last_output: 0,
@@ -205,7 +202,7 @@ impl Shell {
             notify: Notify::from_environment(),
             watches: watch::Watches::default(),
             groups: cgroup::Groups::find(),
-            warned: BTreeSet::new(),
+            warned: Vec::new(),
             finished: false,
         })
     }
@@ -229,10 +226,7 @@ impl Shell {
     /// The loop: wait, take what came, let the fleet decide, do it.
     fn turn(&mut self) -> Result<ExitCode, Error> {
         while !self.finished {
-            let timeout = match self.starts.is_empty() {
-                true => self.next_deadline().map(|due| due.saturating_sub(now())),
-                false => Some(Duration::ZERO),
-            };
+            let timeout = self.next_deadline().map(|due| due.saturating_sub(now()));
             let ready = self.poll.wait(timeout).map_err(|e| Error::system("wait for events", e))?;
             for token in ready {
                 self.take(token);
@@ -242,7 +236,6 @@ impl Shell {
             self.reload_watched();
             self.events.push_back(Event::Tick);
             self.drive();
-            self.start_some();
             if self.control.as_ref().and_then(Server::deadline).is_some_and(|at| at <= Instant::now()) {
                 self.serve_control();
             }
@@ -333,8 +326,7 @@ impl Shell {
     fn act(&mut self, action: Action) {
         match action {
             Action::Spawn { pool, worker, kind, revision, generation, lot } => {
-                let which = spawn::Which { worker, kind, generation, lot };
-                self.starts.push_back(worker::Start { pool, revision, which });
+                self.spawn(pool, revision, spawn::Which { worker, kind, generation, lot });
             }
             Action::Force { worker, force, why } => self.force(worker, force, why),
             Action::Watch { pool } => self.watch(pool),

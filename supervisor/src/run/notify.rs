@@ -2,11 +2,17 @@
 //!
 //! READY when every pool serves or is known not to; RELOADING with its time and READY again when all reloads are
 //! over; STOPPING; a STATUS line; the watchdog's beat from the loop itself; more time where a boot or a stop may
-//! take long; and the listeners, for its descriptor store, so that even a crash of the supervisor refuses nobody.
+//! take long; and, for its descriptor store, the listeners, so that even a crash of the supervisor refuses nobody, and
+//! the hand-over queues, so that a restart closes no connection that waits in one.
 //!
 //! Always holds: without `NOTIFY_SOCKET` nothing of this is done, and nothing waits for it.
 
-use super::{Shell, now, place::Socket};
+use super::{
+    Shell,
+    link::Queue,
+    now,
+    place::{Socket, queue_kept_as},
+};
 use crate::fleet::PoolState;
 use sd_notify::NotifyState;
 use std::{os::fd::AsFd, rc::Rc, time::Duration};
@@ -93,6 +99,19 @@ impl Notify {
             let state = [NotifyState::FdStore, NotifyState::FdName(&name)];
             if let Err(e) = sd_notify::notify_with_fds(&state, &[socket.bound.fd.as_fd()]) {
                 tracing::debug!("give {} to systemd's store: {e}", socket.listen.address);
+            }
+        }
+    }
+
+    /// Gives a pool's hand-over queue to the descriptor store.
+    pub(crate) fn store_queue(&self, pool: &str, queue: &Queue) {
+        if !self.present {
+            return;
+        }
+        for (name, end) in queue_kept_as(pool).iter().zip([&queue.receiving, &queue.sending]) {
+            let state = [NotifyState::FdStore, NotifyState::FdName(name)];
+            if let Err(e) = sd_notify::notify_with_fds(&state, &[end.as_fd()]) {
+                tracing::debug!(pool, "give the hand-over queue to systemd's store: {e}");
             }
         }
     }

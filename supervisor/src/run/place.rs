@@ -30,13 +30,23 @@ impl Socket {
 /// The name of a listener in systemd's store, where no `:` may stand: FNV-1a of the address, and which file it has, so
 /// that one whose file somebody removed is never taken for its successor.
 pub(crate) fn kept_as(address: &Address, file: Option<FileId>) -> String {
-    let hash = address.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = fnv1a(&address.to_string());
     match file {
         Some(file) => format!("{KEPT}{hash:016x}-{:x}", file.inode()),
         None => format!("{KEPT}{hash:016x}"),
     }
+}
+
+/// The names under which systemd keeps the two ends of a pool's hand-over queue: connections that wait in it outlive a
+/// restart.
+pub(crate) fn queue_kept_as(pool: &str) -> [String; 2] {
+    let hash = fnv1a(pool);
+    ["in", "out"].map(|end| format!("{KEPT}{end}-{hash:016x}"))
+}
+
+fn fnv1a(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// What came of settings that were taken into force.
@@ -153,9 +163,10 @@ impl Place {
         }
     }
 
-    /// Closes all sockets and removes their files. Gives their names in systemd's store.
+    /// Closes all sockets and removes their files. Gives the names in systemd's store, that of the queue too.
     pub(crate) fn close(&mut self) -> Vec<String> {
-        let names = self.sockets().map(|socket| socket.kept_as()).collect();
+        let mut names: Vec<String> = self.sockets().map(|socket| socket.kept_as()).collect();
+        names.extend(queue_kept_as(&self.name));
         for revision in self.revisions.values_mut() {
             revision.sockets.drain(..).for_each(close);
         }

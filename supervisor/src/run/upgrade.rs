@@ -143,7 +143,6 @@ impl Shell {
             server.flush(Duration::from_secs(1));
         }
         self.drive();
-        self.start_all();
         tracing::info!("upgrade: executes {}", self.program.display());
         let _ = SigSet::all().thread_block();
         let error = self.execute();
@@ -320,6 +319,10 @@ impl Shell {
         self.reap();
         for pool in self.places.keys().copied().collect::<Vec<_>>() {
             self.watch_files(pool);
+        }
+        for place in self.places.values().filter(|place| self.names.contains_key(&place.name)) {
+            // The former program may not have done it.
+            self.notify.store_queue(&place.name, &place.queue);
         }
         self.events.push_back(Event::Tick);
         let _ = self.load(&change::Which::default());
