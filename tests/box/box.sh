@@ -8,18 +8,28 @@ box_state=
 box_leader=
 box_nspawn=
 
-need_box_tools() {
-  local lacking=() command package
-  while read -r command package; do
-    command -v "$command" >/dev/null || lacking+=("$package")
-  done <<<"mmdebstrap mmdebstrap
-systemd-nspawn systemd-container
-python3 python3
-nsenter util-linux"
+# need_tools COMMAND PACKAGE...: installs what is lacking.
+need_tools() {
+  local lacking=()
+  while [ $# -gt 0 ]; do
+    command -v "$1" >/dev/null || lacking+=("$2")
+    shift 2
+  done
   if [ ${#lacking[@]} -gt 0 ]; then
     apt-get update -q
     DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${lacking[@]}"
   fi
+}
+
+# Where this machine has its packages from.
+apt_sources() {
+  local sources=/etc/apt/sources.list.d/debian.sources
+  [ -e $sources ] || sources=/etc/apt/sources.list
+  echo $sources
+}
+
+need_box_tools() {
+  need_tools mmdebstrap mmdebstrap systemd-nspawn systemd-container python3 python3 nsenter util-linux
 }
 
 # make_tree DIRECTORY: Debian 12 with systemd and nginx from this machine's own mirror, once.
@@ -27,11 +37,9 @@ make_tree() {
   [ ! -e "$1/etc/debian_version" ] || return 0
   rm -rf "$1.part"
   mkdir -p "$(dirname "$1")"
-  local sources=/etc/apt/sources.list.d/debian.sources
-  [ -e $sources ] || sources=/etc/apt/sources.list
   mmdebstrap --quiet --variant=minbase --mode=root \
     --include=systemd,systemd-sysv,dbus,libpam-systemd,dbus-user-session,nginx-light,logrotate,curl,procps \
-    bookworm "$1.part" $sources
+    bookworm "$1.part" "$(apt_sources)"
   chroot "$1.part" systemctl --quiet mask systemd-networkd-wait-online.service apt-daily.timer apt-daily-upgrade.timer
   mv "$1.part" "$1"
 }

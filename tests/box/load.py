@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Load that counts what a client loses: `load.py http HOST:PORT` or `load.py fastcgi SOCKET`.
+"""Load that counts what a client loses: `load.py http HOST:PORT [PAGE]` or `load.py fastcgi SOCKET [PAGE]`.
 
-Eight threads, each with a fresh connection a request, until SIGTERM. Then one line of JSON: answers that were right,
+Eight threads, each with a fresh connection a request, until SIGTERM. Says "begun" after the first right answer, and takes
+no end before ENOUGH of them, or 20 s. Then one line of JSON: answers that were right,
 answers that were not, connections that were refused, the longest wait in ms, and the first complaints. A page is
-right with status 200 and "Hostler works" in it.
+right with status 200 and PAGE in it, which is "Hostler works" unless given.
 """
 
 import json
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 
-WANTED = b"Hostler works"
+WANTED = (sys.argv[3] if len(sys.argv) > 3 else "Hostler works").encode()
 ENVIRONMENT = {
     "GATEWAY_INTERFACE": "CGI/1.1",
     "REQUEST_METHOD": "GET",
@@ -27,6 +28,9 @@ ENVIRONMENT = {
     "SERVER_PORT": "80",
     "REMOTE_ADDR": "127.0.0.1",
 }
+
+# Right answers without which a load proves nothing.
+ENOUGH = 50
 
 over = threading.Event()
 lock = threading.Lock()
@@ -71,6 +75,8 @@ def to_the_end(peer):
 def count(kind, started, complaint=None):
     with lock:
         total[kind] += 1
+        if kind == "right" and total["right"] == 1:
+            print("begun", flush=True)
         total["longest_ms"] = max(total["longest_ms"], round((time.monotonic() - started) * 1000))
         if complaint and len(total["complaints"]) < 5:
             total["complaints"].append(complaint)
@@ -95,12 +101,17 @@ def client(ask, address):
 
 def main():
     ask, address = {"http": http, "fastcgi": fastcgi}[sys.argv[1]], sys.argv[2]
+    asked = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: over.set())
+        signal.signal(number, lambda *_: asked.set())
     threads = [threading.Thread(target=client, args=(ask, address)) for _ in range(8)]
     for thread in threads:
         thread.start()
-    over.wait()
+    asked.wait()
+    end = time.monotonic() + 20
+    while total["right"] < ENOUGH and time.monotonic() < end:
+        time.sleep(0.05)
+    over.set()
     for thread in threads:
         thread.join()
     print(json.dumps(total))

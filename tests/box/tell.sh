@@ -37,30 +37,41 @@ wait_for() {
 page() { [[ $(in_box curl -sS --max-time 20 http://localhost/) == *"Hostler works"* ]]; }
 property() { in_box systemctl show --property "$1" --value hostler.service; }
 is() { [ "$1" = "$2" ] || { echo "it is \"$1\", not \"$2\""; return 1; }; }
-journal_has() { in_box journalctl --no-pager --quiet --output=cat --unit hostler.service | grep -q -e "$1"; }
+# Read to the end, so that journalctl never finds its reader gone.
+journal_has() { in_box journalctl --no-pager --quiet --output=cat --unit hostler.service | grep -e "$1" >/dev/null; }
 pool() { in_box hostler status --json | python3 -c '
 import json, sys
 pool = next(pool for pool in json.load(sys.stdin)["pools"] if pool["name"] == sys.argv[1])
-print(pool[sys.argv[2]])' "$1" "$2"; }
+print(pool[sys.argv[2]] if sys.argv[2] in pool else pool["totals"][sys.argv[2]])' "$1" "$2"; }
 
-# Load from here on: through nginx, and straight to the socket of the pool. Runs in the box's network, with the tools
-# of this machine.
+# Load from here on: through nginx, straight to the pool's Unix socket, and to its TCP port. Runs in the box's network,
+# with the tools of this machine.
 load() {
-  nsenter -t "$box_leader" -n -- python3 "$here/load.py" http 127.0.0.1:80 >"$place.http" &
+  nginx_refused=$(nginx_was_refused)
+  nsenter -t "$box_leader" -n -- python3 "$here/load.py" http 127.0.0.1:80 >"$place.nginx" &
   loads=($!)
-  python3 "$here/load.py" fastcgi "/proc/$box_leader/root/run/hostler/www.sock" >"$place.fastcgi" &
+  python3 "$here/load.py" fastcgi "/proc/$box_leader/root/run/hostler/www.sock" >"$place.socket" &
   loads+=($!)
-  sleep 1
+  nsenter -t "$box_leader" -n -- python3 "$here/load.py" http 127.0.0.1:8080 >"$place.port" &
+  loads+=($!)
+  under_way nginx socket port
+}
+
+# Until each load has had an answer.
+under_way() {
+  local from
+  for from in "$@"; do wait_for grep -q begun "$place.$from"; done
 }
 
 # Ends the load and says what it saw.
 end_load() {
-  sleep 1
+  sleep 0.3
   kill "${loads[@]}"
   wait "${loads[@]}" || true
   loads=()
-  echo "      nginx:  $(cat "$place.http")"
-  echo "      socket: $(cat "$place.fastcgi")"
+  for from in nginx socket port; do
+    printf '      %-6s %s\n' "$from" "$(tail -1 "$place.$from" | cut -c1-600)"
+  done
 }
 
 end_loads() {
@@ -70,28 +81,36 @@ end_loads() {
 
 counted() { python3 -c '
 import json, sys
-print(sum(json.load(open(file))[sys.argv[1]] for file in sys.argv[2:]))' "$@"; }
+print(sum(json.loads(open(file).readlines()[-1])[sys.argv[1]] for file in sys.argv[2:]))' "$@"; }
 
 # Of the load that ended.
-lost_nothing() {
-  [ "$(counted right "$place.http")" -gt 50 ] && [ "$(counted right "$place.fastcgi")" -gt 50 ] &&
-    [ "$(counted wrong "$place.http" "$place.fastcgi")" = 0 ] && [ "$(counted refused "$place.http" "$place.fastcgi")" = 0 ]
-}
-
 refused_nobody() {
-  [ "$(counted right "$place.http")" -gt 50 ] && [ "$(counted right "$place.fastcgi")" -gt 50 ] &&
-    [ "$(counted refused "$place.http" "$place.fastcgi")" = 0 ]
+  local from
+  for from in nginx socket port; do [ "$(counted right "$place.$from")" -ge 50 ] || return 1; done
+  [ "$(counted refused "$place".{nginx,socket,port})" = 0 ] && is "$(nginx_was_refused)" "$nginx_refused"
 }
 
-# make_versions FILE DIRECTORY: the same program as packages of an older and two newer versions.
+# How often nginx was refused: its clients see 502, for that and for other reasons.
+nginx_was_refused() { in_box grep -c 'connect() to .* failed' /var/log/nginx/error.log; }
+
+lost_nothing() { refused_nobody && [ "$(counted wrong "$place".{nginx,socket,port})" = 0 ]; }
+
+# make_versions FILE DIRECTORY: packages of an older version and of two newer ones. Until there is a former release, its
+# program is the one of the debug profile with the number 0.0.1 written over its own: another program, that says so.
 make_versions() {
   local version name
   version=$(dpkg-deb -f "$1" Version)
   mkdir -p "$2"
+  python3 -c '
+import sys
+program, former, version = open(sys.argv[1], "rb").read(), sys.argv[2], sys.argv[3]
+assert len(version) == 5, "the number that is written over must be of the same length"
+open(former, "wb").write(program.replace(version.encode(), b"0.0.1"))' "$target/debug/hostler" "$place.former" "$version"
   for name in "$version~old" "$version+new" "$version+newer"; do
     rm -rf "$place.repack"
     dpkg-deb -R "$1" "$place.repack"
     sed -i "s/^Version: .*/Version: $name/" "$place.repack/DEBIAN/control"
+    [ "$name" != "$version~old" ] || install -m 755 "$place.former" "$place.repack/usr/bin/hostler"
     dpkg-deb --root-owner-group -Zgzip -z1 -b "$place.repack" "$2/${name#"$version"}.deb" >/dev/null
   done
   rm -rf "$place.repack"

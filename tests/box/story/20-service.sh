@@ -1,7 +1,7 @@
 # Reload, restart, crash and watchdog under load.
 # shellcheck shell=bash
 # shellcheck disable=SC2119
-say "reload under load"
+say "fault 36: reload under load, which says when the new workers serve"
 generation=$(pool www generation)
 load
 for _ in 1 2 3; do ok "systemctl reload" in_box systemctl reload hostler.service; done
@@ -9,7 +9,7 @@ ok "when it comes back the new workers serve" is "$(pool www generation)" $((gen
 end_load
 ok "three reloads: no request failed" lost_nothing
 
-say "a faulty pool"
+say "fault 22: a faulty pool"
 load
 in_box sh -c 'printf "[pool.bad]\nuser = \"nobody-knows\"\nruntme = \"files\"\n" >/etc/hostler/pools.d/bad.toml'
 ok "check names file, line and column" sh -c 'echo "$1" | grep -q "/etc/hostler/pools.d/bad.toml:2:[0-9]*: "' sh "$(in_box hostler check 2>&1 || true)"
@@ -21,7 +21,7 @@ ok "the other pool refused nobody" refused_nobody
 in_box rm /etc/hostler/pools.d/bad.toml
 ok "without it reload works" in_box systemctl reload hostler.service
 
-say "the socket's mode at a reload"
+say "fault 30: the socket's mode at a reload"
 in_box sed -i 's/mode = "0660"/mode = "0666"/' /etc/hostler/hostler.toml
 ok "systemctl reload" in_box systemctl reload hostler.service
 ok "it is as the config says" is "$(in_box stat -c '%a %U %G' /run/hostler/www.sock)" "666 root www-data"
@@ -29,7 +29,7 @@ in_box sed -i 's/mode = "0666"/mode = "0660"/' /etc/hostler/hostler.toml
 in_box systemctl reload hostler.service
 ok "and again" is "$(in_box stat -c '%a' /run/hostler/www.sock)" 660
 
-say "restart under load"
+say "fault 70: restart under load, on a Unix socket and a TCP port"
 pid=$(property MainPID)
 load
 ok "systemctl restart" in_box systemctl restart hostler.service
@@ -47,6 +47,31 @@ came_back() { [ "$(property ActiveState)" = active ] && [ "$(property MainPID)" 
 ok "systemd starts another" wait_for came_back
 end_load
 ok "SIGKILL: no connection was refused" refused_nobody
+# A restart before and a crash after it: two generations of kept listeners.
+in_box systemctl restart hostler.service
+pid=$(property MainPID)
+load
+in_box kill -KILL "$pid"
+ok "and again after a restart" wait_for came_back
+end_load
+ok "no connection was refused" refused_nobody
+# Each listener, and the two ends of each pool's hand-over queue.
+kept_wanted() { in_box hostler status --json | python3 -c '
+import json, sys
+pools = json.load(sys.stdin)["pools"]
+print(sum(len(pool["listeners"]) + 2 for pool in pools))'; }
+ok "systemd keeps each listener and queue once" is "$(property NFileDescriptorStore)" "$(kept_wanted)"
+
+say "a socket file that somebody removed, then a crash"
+in_box rm /run/hostler/www.sock
+ok "systemctl reload makes it again" in_box systemctl reload hostler.service
+ok "systemd keeps the new listener in the place of the old" is "$(property NFileDescriptorStore)" "$(kept_wanted)"
+pid=$(property MainPID)
+load
+in_box kill -KILL "$pid"
+ok "systemd starts another" wait_for came_back
+end_load
+ok "no connection was refused" refused_nobody
 
 say "a supervisor that hangs"
 in_box mkdir -p /run/systemd/system/hostler.service.d
@@ -67,7 +92,7 @@ in_box rm -r /run/systemd/system/hostler.service.d
 in_box systemctl daemon-reload
 in_box systemctl restart hostler.service
 
-say "/run/hostler is gone"
+say "fault 60: /run/hostler is gone"
 in_box systemctl stop hostler.service
 in_box rm -rf /run/hostler
 ok "systemctl start makes it" in_box systemctl start hostler.service

@@ -9,6 +9,9 @@ install() { in_box apt-get install -q -y --allow-downgrades "/mnt/others/$1.deb"
 
 say "upgrade from the previous version under load"
 ok "the older one is installed" install '~old'
+ok "it runs" in_box systemctl restart hostler.service
+said() { in_box hostler status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["version"])'; }
+ok "and says that it is older" is "$(said) $(in_box hostler --version)" "0.0.1 hostler 0.0.1"
 pid=$(property MainPID)
 in_box sed -i '1i # a local change' /etc/hostler/hostler.toml
 load
@@ -18,10 +21,12 @@ end_load
 ok "upgrade: no request failed" lost_nothing
 ok "under the same process id" is "$(property MainPID)" "$pid"
 ok "the new program runs" runs_what_is_installed
-ok "the journal tells" journal_has "the new program goes on"
-ok "systemd thinks it active" is "$(property ActiveState)" active
+ok "and says so" is "$(said)" "$version"
+ok "the journal tells" wait_for journal_has "the new program goes on"
+ok "fault 36: systemd thinks it active after a re-exec" is "$(property ActiveState)" active
 ok "the local change to the config is there" in_box grep -q "a local change" /etc/hostler/hostler.toml
 ok "reload works as before" in_box systemctl reload hostler.service
+ok "fault 66: the drop-in for the app is kept" answers 8003/write written
 
 say "downgrade under load"
 load
@@ -29,6 +34,7 @@ ok "apt installs the older one" install '~old'
 end_load
 ok "downgrade: no request failed" lost_nothing
 ok "the older program runs" runs_what_is_installed
+ok "and says so" is "$(said)" 0.0.1
 
 say "a restart after upgrades"
 load
@@ -54,7 +60,7 @@ in_box systemctl reset-failed hostler.service
 ok "with the good config it starts" in_box systemctl start hostler.service
 ok "the page is there" page
 
-say "logs are rotated under load"
+say "fault 67: logs are rotated under load"
 in_box sed -i '/^request_timeout/a access_log = { file = "/var/log/hostler/www.log" }' /etc/hostler/hostler.toml
 ok "reload with an access log" in_box systemctl reload hostler.service
 load
@@ -66,5 +72,5 @@ ok "the old one is there" in_box test -s /var/log/hostler/www.log.1
 end_load
 ok "rotation: no request failed" lost_nothing
 lines=$(in_box sh -c 'cat /var/log/hostler/www.log /var/log/hostler/www.log.1 | wc -l')
-ok "a line for each request" sh -c '[ "$1" -ge "$2" ]' sh "$lines" "$(counted right "$place.http" "$place.fastcgi")"
+ok "a line for each request" sh -c '[ "$1" -ge "$2" ]' sh "$lines" "$(counted right "$place.nginx" "$place.socket")"
 in_box sed -i '/^access_log/d' /etc/hostler/hostler.toml

@@ -9,6 +9,9 @@ ok "apt installs it again" in_box apt-get install -q -y "/mnt/$(basename "$deb")
 ok "with the local change" in_box grep -q "a local change" /etc/hostler/hostler.toml
 ok "it serves" wait_for page
 
+# What the stories themselves brought along.
+in_box rm -rf /etc/hostler/pools.d/apps.toml /etc/systemd/system/hostler.service.d /srv/shop /usr/local/bin/probe
+
 say "purge"
 ok "apt purges it" in_box apt-get purge -q -y hostler
 ok "nothing runs" not in_box pgrep -x hostler

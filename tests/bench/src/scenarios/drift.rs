@@ -19,8 +19,6 @@ use std::time::Duration;
 
 const RUNS: usize = 20;
 const REQUESTS: u64 = 50_000;
-/// Of few connections chance decides how many processes they are spread over, anew in each run, and with it the cost.
-const CONNECTIONS: usize = 32;
 
 /// Whether the last five runs cost what the first five did.
 pub(crate) fn run(extent: &Extent) -> Result<bool, Error> {
@@ -36,7 +34,7 @@ pub(crate) fn run(extent: &Extent) -> Result<bool, Error> {
     progress("");
     let mut report = Report::default();
     report.line(format!(
-        "{RUNS} runs of {REQUESTS} requests on {CONNECTIONS} kept connections, 4 workers; the limit beside it.\n"
+        "{RUNS} runs of {REQUESTS} requests on 16 kept connections, 4 workers; the limit beside it.\n"
     ));
     let cells = |run: usize, own: &Outcome, theirs: &Outcome| {
         vec![
@@ -64,8 +62,7 @@ pub(crate) fn run(extent: &Extent) -> Result<bool, Error> {
 }
 
 fn drive(server: &Server) -> Result<Outcome, Error> {
-    let mut plan =
-        Plan::new(server.address().clone(), Request::new(Protocol::Fastcgi, true), CONNECTIONS, 0.0);
+    let mut plan = Plan::new(server.address().clone(), Request::new(Protocol::Fastcgi, true), 16, 0.0);
     (plan.until, plan.warm_up, plan.tree) = (Until::Answers(REQUESTS), Duration::ZERO, Some(server.pid()));
     driver::run(&plan)
 }
