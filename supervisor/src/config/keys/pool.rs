@@ -161,7 +161,8 @@ pub(crate) static SANDBOX: Table = Table {
     meaning: "What the workers of the pool and all that they start may reach, within what their user may. Beside \
               what is named here they can read and execute what lies beneath /usr, /bin, /sbin, /lib, /lib64, /opt \
               and /etc, read /proc, use the directory for temporary files (TMPDIR of \"env\", else /tmp) and the \
-              devices null, zero, full, random and urandom, and read the roots of the pool's apps. An app that \
+              devices null, zero, full, random and urandom, and read the roots of the pool's apps. A TMPDIR of the \
+              pool's own keeps it out of /tmp. An app that \
               reaches for more is told \"permission denied\" (EACCES). Needs Landlock (Linux 5.13), and for \
               network = false seccomp; a kernel that lacks them lets no worker start.",
     keys: &[
