@@ -421,7 +421,7 @@ fn a_new_binary_that_cannot_start_leaves_the_old_one_running() {
 }
 
 #[test]
-fn systemd_is_told_ready_reloading_and_stopping() {
+fn fault_36_systemd_is_told_ready_reloading_and_stopping_also_after_an_upgrade() {
     let place = Place::new();
     write_config(&place, &pool("shop", "", &count(1)));
     let path = place.path("notify");
@@ -444,6 +444,10 @@ fn systemd_is_told_ready_reloading_and_stopping() {
     program.signal(Signal::SIGHUP);
     let reloading = until("RELOADING=1");
     assert!((reloading + &until("READY=1")).contains("MONOTONIC_USEC="));
+    program.signal(Signal::SIGUSR2);
+    until("RELOADING=1");
+    until("READY=1");
+    until("WATCHDOG=1");
     program.signal(Signal::SIGTERM);
     until("STOPPING=1");
     assert_eq!(program.code(), 0);

@@ -158,7 +158,7 @@ fn fault_69_a_worker_that_dies_while_its_output_is_read_harms_nobody() {
             let _ = kill(worker, Signal::SIGKILL);
         }
         let _ = site.program.nth_line("a worker died: signal SIGKILL", 2 * n);
-        eventually("two workers", || (site.workers().len() == 2).then_some(()));
+        until(&site, "shop", 2, "idle");
     }
     eventually("it runs", || (state(&site, "shop")["state"] == "running").then_some(()));
     site.stop(Signal::SIGTERM);

@@ -3,9 +3,15 @@
 //!
 //! Short forms: seconds here; `tests/bench` does the same for a minute.
 
-use hostler_tests::{load::Load, net::Address, nginx::Nginx, place::Place, site::Site};
+use hostler_tests::{
+    http::Connection, load::Load, net::Address, nginx::Nginx, place::Place, program::eventually, site::Site,
+};
 use nix::sys::signal::{Signal, kill};
-use std::{fs, process::Output, time::Duration};
+use std::{
+    fs,
+    process::Output,
+    time::{Duration, Instant},
+};
 
 const POOL: &str = "
 [pool.shop]
@@ -81,7 +87,7 @@ fn succeeded(output: &Output) {
 }
 
 #[test]
-fn reloads_one_after_another_fail_no_request() {
+fn faults_35_47_reloads_one_after_another_fail_no_request() {
     let story = Story::begin(&four());
     for _ in 0..8 {
         succeeded(&story.site.command(&["reload"]));
@@ -93,7 +99,7 @@ fn reloads_one_after_another_fail_no_request() {
 }
 
 #[test]
-fn sighup_in_a_tight_loop_coalesces_and_fails_no_request() {
+fn fault_5_sighup_in_a_tight_loop_coalesces_and_fails_no_request() {
     let story = Story::begin(&four());
     for _ in 0..20 {
         story.site.program.signal(Signal::SIGHUP);
@@ -143,7 +149,7 @@ fn upgrades_under_load_fail_no_request_and_keep_the_process_id() {
 }
 
 #[test]
-fn max_requests_fails_no_request() {
+fn fault_47_max_requests_fails_no_request() {
     let config = POOL.to_owned()
         + "[pool.shop.workers]\nmodel = \"static\"\ncount = 4\nmax_requests = 50\nmax_requests_jitter = 20\n";
     let story = Story::begin(&config);
@@ -156,7 +162,7 @@ fn max_requests_fails_no_request() {
 }
 
 #[test]
-fn a_leak_under_a_soft_limit_fails_no_request_and_stays_bounded() {
+fn fault_49_a_leak_under_a_soft_limit_fails_no_request_and_stays_bounded() {
     let config = four() + "[pool.shop.memory]\nsoft = \"24MiB\"\n";
     let story = Story::begin_with(&config, "/leak?kib=1024");
     story.load.serve(400);
@@ -190,23 +196,60 @@ fn workers_killed_in_a_row_fail_only_what_they_had_in_hand() {
 }
 
 #[test]
-fn a_reload_ends_at_once_though_a_long_request_runs_and_the_request_gets_its_answer() {
+fn a_reload_beside_a_long_request_and_a_hundred_kept_connections_ends_at_once_and_delays_nobody() {
     let site = Site::start_in(place(), &four());
     let address: Address = site.address("http.sock");
-    let slow = std::thread::spawn({
-        let address = address.clone();
-        move || hostler_tests::http::Connection::to(&address).get("/sleep?ms=3000")
-    });
-    let mut kept: Vec<_> = (0..50).map(|_| hostler_tests::http::Connection::to(&address)).collect();
+    let mut kept: Vec<_> = (0..100).map(|_| Connection::to(&address)).collect();
     for connection in &mut kept {
         assert_eq!(connection.get("/pid").status, 200);
     }
-    let begun = std::time::Instant::now();
-    succeeded(&site.command(&["reload"]));
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    for connection in &mut kept {
-        assert_eq!(connection.get("/pid").status, 200);
+    let mut other = Connection::to(&address);
+    let mut added = Vec::new();
+    for round in 1..=3_u64 {
+        let mut long = Connection::to(&address);
+        long.ask("GET", "/sleep?ms=4000", &[]);
+        eventually("the long request is in hand", || (sleepers(&site) == [(round, "busy")]).then_some(()));
+        let before = slowest(&mut other, &mut |since| since.elapsed() > Duration::from_millis(300));
+        let during = std::thread::scope(|scope| {
+            let reload = scope.spawn(|| succeeded(&site.command(&["reload"])));
+            let during = slowest(&mut other, &mut |_| reload.is_finished());
+            reload.join().unwrap();
+            during
+        });
+        // It has come back before the long request, whose worker is of the old generation.
+        assert_eq!(sleepers(&site), [(round, "retiring")]);
+        for connection in &mut kept {
+            assert_eq!(connection.get("/pid").status, 200);
+        }
+        assert_eq!(long.answer("GET").unwrap().text(), "slept\n");
+        added.push(during.saturating_sub(before));
     }
-    assert_eq!(slow.join().unwrap().text(), "slept\n");
+    // A machine that does other things too makes a round slow now and then, but not each.
+    assert!(added.iter().min() < Some(&Duration::from_millis(50)), "{added:?}");
     site.stop(Signal::SIGTERM);
+}
+
+/// Generation and state of the workers that have a request for /sleep in hand.
+fn sleepers(site: &Site) -> Vec<(u64, &'static str)> {
+    let status = site.status();
+    let workers = status["pools"][0]["workers"].as_array().unwrap();
+    let sleeps = |worker: &&serde_json::Value| {
+        worker["request"]["uri"].as_str().is_some_and(|uri| uri.starts_with("/sleep"))
+    };
+    let told = |worker: &serde_json::Value| {
+        let state = if worker["state"] == "busy" { "busy" } else { "retiring" };
+        (worker["generation"].as_u64().unwrap(), state)
+    };
+    workers.iter().filter(sleeps).map(told).collect()
+}
+
+/// The slowest of the requests that are made until it is over.
+fn slowest(connection: &mut Connection, over: &mut dyn FnMut(Instant) -> bool) -> Duration {
+    let (begun, mut slowest) = (Instant::now(), Duration::ZERO);
+    while !over(begun) {
+        let asked = Instant::now();
+        assert_eq!(connection.get("/pid").status, 200);
+        slowest = slowest.max(asked.elapsed());
+    }
+    slowest
 }

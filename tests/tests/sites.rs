@@ -228,8 +228,8 @@ fn a_v4_client_of_a_v6_listener_is_known_by_its_v4_address() {
     let port = free_port();
     let text = |allow: &str| {
         format!(
-            "[pool.app]\nlisten = [\"unix:{{dir}}/app.sock\", \
-             {{ address = \"tcp:[::]:{port}\", allow = [{allow}] }}]\n{{user}}\n\
+            "[pool.app]\nlisten = [{{ address = \"tcp:[::]:{port}\", allow = [{allow}] }}, \
+             \"unix:{{dir}}/app.sock\"]\n{{user}}\n\
              runtime = \"native\"\ncommand = [\"{{probe}}\"]\n"
         )
     };
@@ -279,6 +279,7 @@ fn workers_run_as_the_pools_user_without_what_root_had() {
 #[test]
 fn a_worker_has_no_descriptor_but_its_own() {
     let site = Site::start(PROBE);
+    let _ = site.program.nth_line("a worker is ready", 2);
     for pid in site.workers_from(2) {
         let mut listeners = 0;
         for entry in fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {

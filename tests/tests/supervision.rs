@@ -174,7 +174,8 @@ fn a_worker_killed_by_a_signal_without_a_name_is_replaced_and_holds_up_no_other(
         let kill = Command::new("sh").args(["-c", &format!("kill -40 {worker}")]).status().unwrap();
         assert!(kill.success());
         let _ = site.program.nth_line("a worker died: a real-time signal", n);
-        eventually("two workers", || (site.workers().len() == 2 && !lives(worker)).then_some(()));
+        assert!(!lives(worker));
+        until(&site, "shop", 2, "idle");
     }
     nix::sys::signal::kill(site.workers()[0], Signal::SIGKILL).unwrap();
     let _ = site.program.line("a worker died: signal SIGKILL");
@@ -246,7 +247,12 @@ fn at_rest_no_system_call_is_made_by_supervisor_or_workers_of_twenty_pools() {
         })
         .collect();
     let site = Site::start(&config);
-    eventually("ondemand pools rest", || (site.workers().len() == 10).then_some(()));
+    eventually("ondemand pools rest", || {
+        let status = site.status();
+        let pools = status["pools"].as_array().unwrap();
+        let workers: usize = pools.iter().map(|pool| pool["workers"].as_array().unwrap().len()).sum();
+        (workers == 10).then_some(())
+    });
     std::thread::sleep(std::time::Duration::from_secs(1)); // what the last connections left to do
     let all: Vec<String> =
         [site.program.pid()].into_iter().chain(site.workers()).map(|pid| format!("--attach={pid}")).collect();

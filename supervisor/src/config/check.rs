@@ -13,7 +13,8 @@ use super::{
     units,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 use toml::{
@@ -304,8 +305,15 @@ impl Section {
     }
 }
 
-/// The default of a key, read as if it were written.
-pub(crate) fn default(key: &Key) -> Option<Value> {
+/// The default of a key, read as if it were written: once, however many pools leave it out.
+pub(crate) fn default(key: &'static Key) -> Option<Value> {
+    thread_local! {
+        static READ: RefCell<HashMap<*const Key, Option<Value>>> = RefCell::default();
+    }
+    READ.with_borrow_mut(|read| read.entry(key).or_insert_with(|| read_default(key)).clone())
+}
+
+fn read_default(key: &Key) -> Option<Value> {
     let parsed = DeValue::parse(key.default?).ok()?;
     match (key.kind, parsed.get_ref()) {
         (Kind::Words | Kind::Globs, DeValue::Array(_)) => Some(Value::Words(Vec::new())),

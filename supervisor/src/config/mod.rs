@@ -389,7 +389,7 @@ impl<'s> Found<'s> {
                     pools.push(pool);
                 }
                 Err(faults) => {
-                    let (name, file) = (entry.name, entry.place.file);
+                    let (name, file) = (entry.name, entry.place.file.to_path_buf());
                     broken.push(Broken { name, file, message: first_of(&faults) });
                     let new = faults.into_iter().filter(|fault| !self.faults.contains(fault));
                     let new: Vec<Fault> = new.collect();

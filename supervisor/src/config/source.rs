@@ -3,6 +3,7 @@
 use std::{
     fmt,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 /// One thing that is wrong: `FILE:LINE:COLUMN: message`.
@@ -18,7 +19,7 @@ pub(crate) struct Fault {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     /// As the user named it.
-    pub file: PathBuf,
+    pub file: Rc<PathBuf>,
     /// From 1.
     pub line: usize,
     /// From 1, in characters.
@@ -47,7 +48,7 @@ impl fmt::Display for Fault {
 /// A file that was read.
 #[derive(Debug)]
 pub(crate) struct Source {
-    path: PathBuf,
+    path: Rc<PathBuf>,
     text: String,
     lines: Vec<usize>,
 }
@@ -57,7 +58,7 @@ impl Source {
     pub(crate) fn new(path: &Path, text: String) -> Source {
         let ends = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(ends).collect();
-        Source { path: path.to_owned(), text, lines }
+        Source { path: Rc::new(path.to_owned()), text, lines }
     }
 
     /// What stands in it.
@@ -75,7 +76,7 @@ impl Source {
         let line = self.lines.partition_point(|start| *start <= at).max(1);
         let start = self.lines.get(line - 1).copied().unwrap_or(0);
         let before = self.text.get(start..at.min(self.text.len())).unwrap_or("");
-        Place { file: self.path.clone(), line, column: before.chars().count() + 1 }
+        Place { file: Rc::clone(&self.path), line, column: before.chars().count() + 1 }
     }
 
     /// A fault at the byte `at`.

@@ -155,9 +155,12 @@ impl Shell {
     }
 
     fn take_over(&mut self, loaded: Loaded, which: &Which) -> Vec<(String, Outcome)> {
-        let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
-        for warning in warnings.iter().filter(|warning| !self.warned.contains(warning)) {
-            tracing::warn!("config: {warning}");
+        let mut warnings = BTreeSet::new();
+        for warning in loaded.warnings.iter().map(ToString::to_string) {
+            if !self.warned.contains(&warning) {
+                tracing::warn!("config: {warning}");
+            }
+            warnings.insert(warning);
         }
         self.warned = warnings;
         for fault in &loaded.faults {
@@ -199,7 +202,7 @@ impl Shell {
 
     fn configure_all(&mut self, pools: Vec<Pool>, which: &Which) -> Vec<(String, Outcome)> {
         let mut outcomes = Vec::new();
-        let sockets = self.known_sockets();
+        let mut sockets = None;
         for settings in pools {
             let name = settings.name.clone();
             let known = self.names.get(&name).and_then(|id| self.places.get(id));
@@ -209,7 +212,8 @@ impl Shell {
                 outcomes.push((name, Outcome::Unchanged));
                 continue;
             }
-            let outcome = self.configure(settings, &sockets);
+            let sockets = sockets.get_or_insert_with(|| self.known_sockets());
+            let outcome = self.configure(settings, sockets);
             outcomes.push((name, outcome));
         }
         outcomes

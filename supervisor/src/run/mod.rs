@@ -130,6 +130,8 @@ pub(crate) struct Shell {
     /// Pools that the config names but that could not be set up, with the reason.
     broken: BTreeMap<String, change::Broken>,
     workers: BTreeMap<WorkerId, Worker>,
+    /// Workers that are to be started.
+    starts: VecDeque<worker::Start>,
     pids: HashMap<i32, WorkerId>,
     outputs: BTreeMap<u64, Output>,
     last_output: u64,
@@ -149,7 +151,7 @@ pub(crate) struct Shell {
     watches: watch::Watches,
     groups: Option<cgroup::Groups>,
     /// Warnings about the config that were given already.
-    warned: Vec<String>,
+    warned: BTreeSet<String>,
     finished: bool,
 }
 
@@ -186,6 +188,7 @@ impl Shell {
             names: BTreeMap::new(),
             broken: BTreeMap::new(),
             workers: BTreeMap::new(),
+            starts: VecDeque::new(),
             pids: HashMap::new(),
             outputs: BTreeMap::new(),
             last_output: 0,
@@ -202,7 +205,7 @@ impl Shell {
             notify: Notify::from_environment(),
             watches: watch::Watches::default(),
             groups: cgroup::Groups::find(),
-            warned: Vec::new(),
+            warned: BTreeSet::new(),
             finished: false,
         })
     }
@@ -226,7 +229,10 @@ impl Shell {
     /// The loop: wait, take what came, let the fleet decide, do it.
     fn turn(&mut self) -> Result<ExitCode, Error> {
         while !self.finished {
-            let timeout = self.next_deadline().map(|due| due.saturating_sub(now()));
+            let timeout = match self.starts.is_empty() {
+                true => self.next_deadline().map(|due| due.saturating_sub(now())),
+                false => Some(Duration::ZERO),
+            };
             let ready = self.poll.wait(timeout).map_err(|e| Error::system("wait for events", e))?;
             for token in ready {
                 self.take(token);
@@ -236,6 +242,7 @@ impl Shell {
             self.reload_watched();
             self.events.push_back(Event::Tick);
             self.drive();
+            self.start_some();
             if self.control.as_ref().and_then(Server::deadline).is_some_and(|at| at <= Instant::now()) {
                 self.serve_control();
             }
@@ -326,7 +333,8 @@ impl Shell {
     fn act(&mut self, action: Action) {
         match action {
             Action::Spawn { pool, worker, kind, revision, generation, lot } => {
-                self.spawn(pool, revision, spawn::Which { worker, kind, generation, lot });
+                let which = spawn::Which { worker, kind, generation, lot };
+                self.starts.push_back(worker::Start { pool, revision, which });
             }
             Action::Force { worker, force, why } => self.force(worker, force, why),
             Action::Watch { pool } => self.watch(pool),

@@ -28,6 +28,9 @@ pub(crate) fn kernel(pid: i32) -> String {
     }
 }
 
+/// What holds a worker's connections in case that it dies: no program of the app's, and never what is waited for.
+const HEIR: &str = "hostler-heir";
+
 /// The processes below a worker, each as `NAME PID: what it does`.
 pub(crate) fn children(worker: i32) -> Vec<String> {
     let mut all = vec![worker];
@@ -36,8 +39,9 @@ pub(crate) fn children(worker: i32) -> Vec<String> {
         all.extend(children_of(pid));
         at += 1;
     }
-    let below = all.into_iter().skip(1).take(PROCESSES);
-    below.map(|pid| format!("{} {pid}: {}", name(pid), kernel(pid))).collect()
+    let below = all.into_iter().skip(1).take(PROCESSES).map(|pid| (name(pid), pid));
+    let below = below.filter(|(name, _)| name != HEIR);
+    below.map(|(name, pid)| format!("{name} {pid}: {}", kernel(pid))).collect()
 }
 
 fn children_of(pid: i32) -> Vec<i32> {

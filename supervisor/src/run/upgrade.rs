@@ -143,6 +143,7 @@ impl Shell {
             server.flush(Duration::from_secs(1));
         }
         self.drive();
+        self.start_all();
         tracing::info!("upgrade: executes {}", self.program.display());
         let _ = SigSet::all().thread_block();
         let error = self.execute();

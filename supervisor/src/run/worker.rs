@@ -18,10 +18,15 @@ use nix::{
     sys::signal::{Signal, killpg},
     unistd::{Pid, read},
 };
-use std::{os::fd::OwnedFd, time::SystemTime};
+use std::{
+    os::fd::OwnedFd,
+    time::{Duration, Instant, SystemTime},
+};
 
 /// Reports of one worker that are taken in one turn.
 const REPORTS: usize = 32;
+/// How long workers are started in one turn.
+const STARTS: Duration = Duration::from_millis(20);
 /// Bytes of one stream that are read in one turn.
 const READ: usize = 64 * 1024;
 
@@ -55,11 +60,41 @@ pub(crate) struct Output {
     pub(crate) lines: Lines,
 }
 
+/// A worker that is to be started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start {
+    pub(crate) pool: PoolId,
+    pub(crate) revision: u64,
+    pub(crate) which: Which,
+}
+
 impl Shell {
-    pub(super) fn spawn(&mut self, pool: PoolId, revision: u64, which: Which) {
+    /// Starts workers, for a moment at most: on a busy machine one start may take long, and signals and whoever asks
+    /// are to be heard between them.
+    pub(super) fn start_some(&mut self) {
+        let until = Instant::now() + STARTS;
+        while let Some(start) = self.starts.pop_front() {
+            self.spawn(start);
+            self.drive();
+            if Instant::now() >= until {
+                return;
+            }
+        }
+    }
+
+    /// Starts all that are to be started.
+    pub(super) fn start_all(&mut self) {
+        while !self.starts.is_empty() {
+            self.start_some();
+        }
+    }
+
+    fn spawn(&mut self, Start { pool, revision, which }: Start) {
         let worker = which.worker;
-        let Some(place) = self.places.get(&pool) else { return };
-        let Some(settings) = place.revisions.get(&revision) else { return };
+        let place = self.places.get(&pool);
+        let Some((place, settings)) = place.and_then(|p| Some((p, p.revisions.get(&revision)?))) else {
+            return self.not_started(worker, "its settings are in force no more".to_owned());
+        };
         match spawn::start(&self.program, self.groups.as_ref(), settings, &place.queue, which) {
             Ok(started) => {
                 let name = place.name.clone();
@@ -97,10 +132,14 @@ impl Shell {
             }
             Err(e) => {
                 tracing::error!(pool = place.name, "start a worker: {e}");
-                let exit = Exit { clean: false, oom: false, requests: 0, said: e.to_string() };
-                self.events.push_back(Event::Exited { worker, exit });
+                self.not_started(worker, e.to_string());
             }
         }
+    }
+
+    fn not_started(&mut self, worker: WorkerId, said: String) {
+        let exit = Exit { clean: false, oom: false, requests: 0, said };
+        self.events.push_back(Event::Exited { worker, exit });
     }
 
     fn keep_output(&mut self, output: Output) -> u64 {
@@ -113,6 +152,10 @@ impl Shell {
     }
 
     pub(super) fn force(&mut self, id: WorkerId, force: Force, why: Option<Reason>) {
+        if let Some(at) = self.starts.iter().position(|start| start.which.worker == id) {
+            self.starts.remove(at);
+            return self.not_started(id, "it was not started any more".to_owned());
+        }
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let pid = Pid::from_raw(worker.pid);
         worker.over_hard |= why == Some(Reason::Memory);
