@@ -49,7 +49,8 @@ pub(crate) enum Command {
     /// Check the config, and try what can be tried without serving
     ///
     /// Prints every fault as FILE:LINE:COLUMN: message. Looks whether users, directories and programs are there
-    /// and whether the addresses can be listened on. Ends with 0 where all is well, with 78 where not.
+    /// and whether the addresses can be listened on, and boots a worker of each pool, as its user, that serves
+    /// nobody and is ended again. Ends with 0 where all is well, with 78 where not.
     Check(Config),
     /// Reload the config and the apps, without losing a request
     ///

@@ -16,7 +16,7 @@ use crate::{
     settings::{Address, Pool, Supervisor},
 };
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     rc::Rc,
     time::Duration,
 };
@@ -155,7 +155,7 @@ impl Shell {
     }
 
     fn take_over(&mut self, loaded: Loaded, which: &Which) -> Vec<(String, Outcome)> {
-        let mut warnings = BTreeSet::new();
+        let mut warnings = HashSet::with_capacity(loaded.warnings.len());
         for warning in loaded.warnings.iter().map(ToString::to_string) {
             if !self.warned.contains(&warning) {
                 tracing::warn!("config: {warning}");

@@ -49,7 +49,7 @@ use place::Place;
 use poll::{Poll, Token};
 use signals::{Signals, Wish};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     io,
     os::fd::AsFd,
     path::PathBuf,
@@ -151,7 +151,7 @@ pub(crate) struct Shell {
     watches: watch::Watches,
     groups: Option<cgroup::Groups>,
     /// Warnings about the config that were given already.
-    warned: BTreeSet<String>,
+    warned: HashSet<String>,
     finished: bool,
 }
 
@@ -205,7 +205,7 @@ impl Shell {
             notify: Notify::from_environment(),
             watches: watch::Watches::default(),
             groups: cgroup::Groups::find(),
-            warned: BTreeSet::new(),
+            warned: HashSet::new(),
             finished: false,
         })
     }

@@ -68,6 +68,14 @@ pub fn children(root: u32) -> Vec<u32> {
     members(root).iter().filter(|process| process.parent == root).map(|process| process.pid).collect()
 }
 
+/// What is below a Hostler supervisor, without the processes that hold a worker's connections in case that it dies.
+#[must_use]
+pub fn workers(supervisor: u32) -> Vec<u32> {
+    let name = |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let is_worker = |pid: &u32| *pid != supervisor && name(*pid).trim() != "hostler-heir";
+    pids(supervisor).into_iter().filter(is_worker).collect()
+}
+
 struct Process {
     pid: u32,
     parent: u32,

@@ -63,7 +63,7 @@ fn at_rest(report: &mut Report) -> Result<(), Error> {
     let ground = Ground::new(1, false)?;
     let config = write(&ground, 20, "model = \"static\"\ncount = 2\n", "64MiB")?;
     let supervisor = start(&ground, &config)?;
-    while tree::pids(supervisor.pid()).len() < 41 {
+    while tree::workers(supervisor.pid()).len() < 40 {
         thread::sleep(Duration::from_millis(10));
     }
     thread::sleep(Duration::from_secs(2));

@@ -119,6 +119,5 @@ fn request(uri: &str) -> Request {
 }
 
 fn workers(hostler: &Hostler) -> BTreeSet<u32> {
-    let supervisor = hostler.server.pid();
-    tree::pids(supervisor).into_iter().filter(|pid| *pid != supervisor).collect()
+    tree::workers(hostler.server.pid()).into_iter().collect()
 }

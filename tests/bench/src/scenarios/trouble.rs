@@ -240,8 +240,7 @@ fn break_app(scene: &Scene<'_>) -> Result<(), Error> {
 }
 
 fn kill_one(scene: &Scene<'_>) -> Result<(), Error> {
-    let supervisor = scene.hostler.server.pid();
-    let workers: Vec<u32> = tree::pids(supervisor).into_iter().filter(|pid| *pid != supervisor).collect();
+    let workers = tree::workers(scene.hostler.server.pid());
     let nth = usize::try_from(scene.acts.get().wrapping_mul(7919)).unwrap_or(0) % workers.len().max(1);
     if let Some(pid) = workers.get(nth).and_then(|pid| i32::try_from(*pid).ok()) {
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
