@@ -109,6 +109,7 @@ fn worker() -> Option<Worker> {
         slow_log: None,
         sequence: AtomicU64::new(0),
         resting: false.into(),
+        moving: Mutex::new(()),
     };
     let routes = Routes::new([(None, "/".to_owned(), Box::new(Echo) as Box<dyn App>)]);
     let signals = SignalFd::new(&SigSet::empty()).ok()?;

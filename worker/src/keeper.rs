@@ -152,7 +152,10 @@ impl Keeper {
         let mut events = [EpollEvent::empty(); 64];
         let Ok(n) = self.shared.epoll.wait(&mut events, PollTimeout::ZERO) else { return };
         let mut waits = false;
-        let mut table = self.shared.table();
+        let shared = Arc::clone(&self.shared);
+        // So that the process does not end with a connection that is neither here nor there.
+        let _moving = shared.moving();
+        let mut table = shared.table();
         let events = events.iter().take(n).map(EpollEvent::data);
         let again: Vec<Token> = table.again.drain(..).collect();
         for token in events.chain(again) {

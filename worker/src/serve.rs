@@ -128,11 +128,19 @@ impl Worker {
             self.round(found);
             if self.desk.faulty {
                 self.leave();
+                let shared = Arc::clone(&self.shared);
+                std::mem::forget(shared.moving());
                 self.give_all();
                 return ExitCode::from(70);
             }
             if self.retiring && self.shared.table().len() == 0 {
-                return ExitCode::SUCCESS;
+                let shared = Arc::clone(&self.shared);
+                let moving = shared.moving();
+                // The keeper may have put one back.
+                if shared.table().len() == 0 {
+                    std::mem::forget(moving);
+                    return ExitCode::SUCCESS;
+                }
             }
         }
     }

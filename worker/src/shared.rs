@@ -49,12 +49,20 @@ pub(crate) struct Shared {
     pub(crate) sequence: AtomicU64,
     /// The keeper sleeps until it is woken.
     pub(crate) resting: AtomicBool,
+    /// Held by the keeper while it has connections in its hands, and for ever by a worker that ends: to be locked
+    /// before the table.
+    pub(crate) moving: Mutex<()>,
 }
 
 impl Shared {
     /// The table, for a moment.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is on its way from here to elsewhere as long as this is held.
+    pub(crate) fn moving(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Watches a listener, one worker of the pool to be woken for a connection. `again` moves this worker to the

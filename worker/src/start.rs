@@ -201,6 +201,7 @@ fn assemble(serve: &Serve, parts: Parts, link: Option<Arc<Link>>, routes: Routes
         slow_log: serve.slow_log,
         sequence: AtomicU64::new(0),
         resting: false.into(),
+        moving: Mutex::new(()),
     });
     for (number, listener) in shared.listeners.iter().enumerate() {
         shared.watch_listener(number, listener, false);
