@@ -11,7 +11,7 @@ use crate::{
     reader::Reader,
 };
 use hostler_worker::{
-    control::{self, Become, Limits, Order, Protocol, Report, Serve},
+    control::{self, Limits, Order, Protocol, Report, Serve},
     page,
 };
 use nix::sys::{
@@ -162,7 +162,7 @@ pub fn started(program: &Path, listeners: &[&Listener], serve: Serve, queue: &Qu
         _place: place,
     };
     if own {
-        worker.order(&Order::Become(Become::default()), &[]);
+        worker.order(&Order::Become(Box::default()), &[]);
     }
     let mut descriptors: Vec<i32> = listeners.iter().map(|l| l.socket.as_raw_fd()).collect();
     descriptors.extend([queue.receiving.as_raw_fd(), queue.sending.as_raw_fd(), page.as_raw_fd()]);

@@ -3,7 +3,7 @@
 use hostler_tests::{
     http::{Answer, Connection},
     place::Place,
-    program::status,
+    program::{eventually, status},
     site::Site,
 };
 use nix::sys::signal::Signal;
@@ -13,14 +13,14 @@ const POOL: &str = "[pool.app]
 {user}
 listen = { address = \"unix:{dir}/http.sock\", protocol = \"http\" }
 runtime = \"cgi\"
-root = \"{dir}/cgi\"
+root = \"{dir}/site/cgi\"
 env = { TMPDIR = \"{dir}/tmp\" }
 ";
 
 /// A site of scripts, a secret that anybody may read, and a directory that anybody may write to.
 fn site(sandbox: &str) -> Site {
     let place = Place::new();
-    for name in ["cgi", "tmp", "var"] {
+    for name in ["site", "site/cgi", "tmp", "var"] {
         fs::create_dir(place.path(name)).unwrap();
         fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o777)).unwrap();
     }
@@ -37,7 +37,7 @@ fn site(sandbox: &str) -> Site {
 
 /// A script that says what `line` says, errors included.
 fn script(place: &Place, name: &str, line: &str) {
-    let path = place.path("cgi").join(name);
+    let path = place.path("site/cgi").join(name);
     fs::write(&path, format!("#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\n({line}) 2>&1\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
@@ -91,6 +91,10 @@ fn a_path_that_is_not_there_fails_the_pool_by_name() {
     let site = site("sandbox = { read = [\"{dir}/nowhere\"] }\n");
     let line = site.program.line("sandbox.read");
     assert!(line.contains("/nowhere") && line.contains("No such file"), "{line}");
+    let told = eventually("status says why", || {
+        Some(site.status()["pools"][0].to_string()).filter(|pool| pool.contains("sandbox.read"))
+    });
+    assert!(told.contains("/nowhere"), "{told}");
     site.stop(Signal::SIGTERM);
 }
 
@@ -105,6 +109,13 @@ fn a_pool_of_files_makes_no_connection_and_serves() {
          runtime = \"files\"\nroot = \"{dir}/www\"\n",
     );
     assert_eq!(get(&site, "/").text(), "page");
+    // A deploy puts another directory in its place.
+    fs::rename(site.place.path("www"), site.place.path("old")).unwrap();
+    fs::create_dir(site.place.path("www")).unwrap();
+    site.place.file("www/index.html", "another page");
+    eventually("the new root is served", || {
+        Some(get(&site, "/").text()).filter(|text| text == "another page")
+    });
     // 2: a filter of system calls is in force.
     assert_eq!(status(site.workers()[0], "Seccomp"), Some(2));
     site.stop(Signal::SIGTERM);

@@ -20,7 +20,7 @@ pub const MESSAGE_LIMIT: usize = 160 * 1024;
 pub enum Order {
     /// The first message, read by Hostler's own worker program alone: drop privileges, then serve, or execute
     /// `exec`, which finds [`Order::Serve`] waiting on the same descriptor 0.
-    Become(Become),
+    Become(Box<Become>),
     /// What to serve. Descriptors: each of `listeners` in order; the hand-over queue's receiving end; its
     /// sending end; the page of counters; then, where `access_log` is set, the access log.
     Serve(Box<Serve>),
@@ -53,6 +53,9 @@ pub struct Become {
 /// What a worker and all that it starts may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
+    /// Roots of the pool's apps: it may read and execute beneath the directories in which they lie, so that a root
+    /// may be replaced by another in its place.
+    pub roots: Vec<String>,
     /// Beneath these it may read and execute.
     pub read: Vec<String>,
     /// Beneath these it may do anything that its user may.
@@ -367,7 +370,7 @@ mod tests {
 
     #[test]
     fn each_order_and_report_survives_the_wire() {
-        for order in [Order::Retire, Order::AccessLog, Order::Become(Become::default())] {
+        for order in [Order::Retire, Order::AccessLog, Order::Become(Box::default())] {
             assert_eq!(from_bytes::<Order>(&to_bytes(&order).unwrap()).unwrap(), order);
         }
         for report in [

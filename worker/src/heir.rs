@@ -32,6 +32,8 @@ use std::{
         OnceLock,
         atomic::{AtomicI32, Ordering::Relaxed},
     },
+    thread,
+    time::Duration,
 };
 
 /// Nothing to inherit: closed, in hand, or with bytes that are in the worker's memory.
@@ -44,6 +46,12 @@ const HTTP: u8 = 2;
 const UNUSED: u8 = 4;
 /// Descriptors that a ledger has room for.
 const ROOM: usize = 1 << 20;
+
+/// What the heir says once at the place of descriptor 0, which is no connection.
+const SETTLED: u8 = 8;
+const SETTLED_AT: usize = 0;
+/// Looks for it, of 20 µs: after that something has killed the heir, and the worker serves without.
+const SETTLE_LOOKS: u32 = 5000;
 
 /// What it is called: `ps -o comm`.
 const NAME: &CStr = c"hostler-heir";
@@ -104,25 +112,32 @@ pub(crate) fn start(queue: &Queue, descriptors: usize) -> io::Result<Ledger> {
     let bytes = SharedBytes::map(descriptors.min(ROOM))?;
     let _ = GROUP.set(SharedBytes::map(4)?);
     let parent = Pid::this();
-    // It has its name from its first moment, since the supervisor tells it by that.
-    let name = prctl::get_name()?;
-    prctl::set_name(NAME)?;
-    let forked = sys::fork_sharing_descriptors();
-    if let Ok(None) = forked {
-        outlive(parent);
+    let Some(heir) = sys::fork_sharing_descriptors()? else {
+        outlive(parent, &bytes);
         inherit(&bytes, queue);
-        sys::exit_at_once();
+        sys::exit_at_once()
+    };
+    HEIR.store(heir.as_raw(), Relaxed);
+    // Ready is told when the heir has its name, by which the supervisor knows it, and its group.
+    let settled = || bytes.byte(SETTLED_AT).is_some_and(|byte| byte.load(Relaxed) == SETTLED);
+    for _ in 0..SETTLE_LOOKS {
+        if settled() {
+            break;
+        }
+        thread::sleep(Duration::from_micros(20));
     }
-    prctl::set_name(&name)?;
-    HEIR.store(forked?.map_or(0, Pid::as_raw), Relaxed);
     Ok(Ledger { bytes: Some(bytes) })
 }
 
 /// Returns when the worker is no more.
-fn outlive(worker: Pid) {
+fn outlive(worker: Pid, bytes: &SharedBytes) {
     let _ = SigSet::all().thread_block();
     // Not with what the supervisor kills of a worker that was over its limit.
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+    let _ = prctl::set_name(NAME);
+    if let Some(byte) = bytes.byte(SETTLED_AT) {
+        byte.store(SETTLED, Relaxed);
+    }
     let mut told = SigSet::empty();
     told.add(Signal::SIGTERM);
     if prctl::set_pdeathsig(Signal::SIGTERM).is_err() {

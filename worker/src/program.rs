@@ -3,7 +3,7 @@
 //! Always holds: nobody else's code runs before [`crate::control::Order::Become`] is done.
 
 use crate::{
-    control::{Become, Order},
+    control::{Become, Order, Report},
     link::{Link, Received},
     relay::warden,
     sandbox, start,
@@ -34,12 +34,16 @@ pub fn main() -> ExitCode {
         Ok(fd) => fd,
         Err(e) => return fail(&format!("descriptor 0: {e}")),
     };
-    let order = Link::new(fd).receive(true);
-    let become_ = match order {
+    let link = Link::new(fd);
+    let become_ = match link.receive(true) {
         Ok(Received::Order(Order::Become(become_), _)) => become_,
         Ok(Received::Gone) => return ExitCode::SUCCESS,
         Ok(_) => return fail("an order other than Become first"),
         Err(why) => return fail(&format!("{why}: is descriptor 0 a supervisor's socket?")),
+    };
+    let fail = |why: &str| {
+        link.report(&Report::BootFailed { message: why.to_owned() });
+        fail(why)
     };
     if let Err(why) = drop_privileges(&become_) {
         return fail(&why);

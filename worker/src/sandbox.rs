@@ -6,19 +6,23 @@
 //! Always holds: what was asked for in the config is in force, or the worker does not start and says why. The
 //! sandbox that a pool of `files` has by default is in force as far as the kernel can.
 //!
-//! Not stopped by it: what is open already (listeners, logs), connections to Unix sockets, and signals to processes
-//! of the same user.
+//! Not stopped by it: what is open already (listeners, logs), connections to Unix sockets, signals to processes of the
+//! same user, and changes of modes, owners, times and attributes, within what the user may.
 
 use crate::control::Sandbox;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetStatus,
 };
+use nix::sys::prctl;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     apply_filter,
 };
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 /// The newest rights that this knows; an older kernel enforces those that it has.
 const RIGHTS: ABI = ABI::V5;
@@ -33,6 +37,8 @@ const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"
 /// # Errors
 /// What is to be allowed is not there, or the kernel lacks what is needed; names the key or the path.
 pub(crate) fn enter(sandbox: &Sandbox) -> Result<(), String> {
+    // What the worker starts must not take descriptors or memory from it, also where nobody changed users.
+    prctl::set_dumpable(false).map_err(|e| format!("sandbox: {e}"))?;
     let files = files(sandbox).map_err(|e| format!("sandbox: Landlock: {e}"));
     let enforced = match files {
         Ok(enforced) => enforced?,
@@ -71,12 +77,14 @@ fn files(sandbox: &Sandbox) -> Result<Result<bool, String>, landlock::RulesetErr
     for path in DEVICES {
         ruleset = allow(ruleset, Path::new(path), AccessFs::ReadFile | AccessFs::WriteFile)?.0;
     }
+    for place in sandbox.roots.iter().flat_map(|root| places(Path::new(root))) {
+        ruleset = allow(ruleset, &place, read)?.0;
+    }
     for (key, paths, rights) in [("read", &sandbox.read, read), ("write", &sandbox.write, all)] {
         for path in paths {
             let (with, missing) = allow(ruleset, Path::new(path), rights)?;
             ruleset = with;
-            // Without a config that names it, the runtime itself says what is amiss with its root.
-            if let Some(why) = missing.filter(|_| sandbox.required) {
+            if let Some(why) = missing {
                 return Ok(Err(format!("sandbox.{key}: {path}: {why}")));
             }
         }
@@ -94,6 +102,16 @@ fn allow(
         Ok(opened) => Ok((ruleset.add_rule(PathBeneath::new(opened, rights))?, None)),
         Err(why) => Ok((ruleset, Some(why.to_string()))),
     }
+}
+
+/// Where a root lies, by its name and by what its links lead to: a rule holds for what was opened, and a deploy puts
+/// another root in the same place. A root in / is meant itself.
+fn places(root: &Path) -> [PathBuf; 2] {
+    let real = std::fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
+    [root, &real].map(|root| match root.parent() {
+        Some(parent) if parent.parent().is_some() => parent.to_owned(),
+        _ => root.to_owned(),
+    })
 }
 
 /// Sockets of no family but Unix; and no io_uring, which could make others past this.

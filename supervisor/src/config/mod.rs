@@ -13,6 +13,7 @@ pub(crate) mod keys;
 pub(crate) mod listen;
 mod near;
 mod pool;
+mod sandbox;
 mod source;
 mod trial;
 mod units;

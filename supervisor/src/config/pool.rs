@@ -4,7 +4,7 @@
 
 use super::{
     check::{Check, Section},
-    listen,
+    listen, sandbox,
     trial::Trial,
     users::{Account, System},
 };
@@ -13,7 +13,7 @@ use crate::{
     settings::{AccessLog, Address, Listen, Memory, Model, Pool},
 };
 use hostler_worker::control::{
-    AccessLogFormat, App, Cgi, Fastcgi, Files, Limits, ListenBy, Runtime, Sandbox, Symlinks,
+    AccessLogFormat, App, Cgi, Fastcgi, Files, Limits, ListenBy, Runtime, Symlinks,
 };
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -50,7 +50,7 @@ pub(crate) fn resolve(
     warn_of_lonely_sockets(warnings, section, &listen, system);
     let limits = section.section("limits");
     let max_requests = workers.number("max_requests").unwrap_or(0);
-    let sandbox = sandbox(check, section, &apps);
+    let sandbox = sandbox::resolve(check, section, &apps);
     let pool = Pool {
         name: name.to_owned(),
         file: file.to_owned(),
@@ -289,39 +289,6 @@ fn memory(check: &mut Check<'_>, section: &Section) -> Memory {
         check.fault(section.place("soft"), "\"soft\" must be less than \"hard\"");
     }
     memory
-}
-
-/// What the pool asks for, or what it needs if all that it serves is files.
-fn sandbox(check: &mut Check<'_>, section: &Section, apps: &[App]) -> Option<Sandbox> {
-    let roots = apps.iter().filter_map(|app| match &app.runtime {
-        Runtime::Files(files) => Some(files.root.clone()),
-        Runtime::Cgi(cgi) => Some(cgi.root.clone()),
-        Runtime::Fastcgi(fastcgi) => fastcgi.root.clone(),
-        _ => None,
-    });
-    let mut read: Vec<String> = roots.collect();
-    if section.written("sandbox").is_none() {
-        let files_alone = !apps.is_empty() && apps.iter().all(|app| matches!(app.runtime, Runtime::Files(_)));
-        let write = Vec::new();
-        return files_alone.then_some(Sandbox {
-            read,
-            write,
-            network: false,
-            programs: false,
-            required: false,
-        });
-    }
-    let sandbox = section.section("sandbox");
-    for key in ["read", "write"] {
-        for (at, path) in sandbox.placed_words(key) {
-            if path.contains(['*', '?', '[']) {
-                check.fault(at, format!("\"{path}\" must name one file or directory, without wildcards"));
-            }
-        }
-    }
-    read.extend(sandbox.words("read"));
-    let (write, network) = (sandbox.words("write"), sandbox.bool("network"));
-    Some(Sandbox { read, write, network, programs: true, required: true })
 }
 
 fn access_log(check: &mut Check<'_>, section: &Section) -> Option<AccessLog> {

@@ -21,7 +21,11 @@ const FORGET: Duration = Duration::from_secs(10);
 /// The memory of a pool's failures.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Backoff {
+    /// Failures of one kind in a row, and one more where those of the other kind went before.
     failures: u32,
+    /// The last one was of a worker that had served.
+    #[serde(default)]
+    served: bool,
     barren: u32,
     last: Option<Time>,
     wait: Duration,
@@ -38,6 +42,10 @@ impl Backoff {
         self.barren = if barren == 0 { 0 } else { self.barren.saturating_add(barren) };
         if self.until.is_some_and(|until| until > now) {
             return; // a wait that runs is not prolonged: else frequent ends would starve the pool
+        }
+        // A worker shot after many that had served, just before its first answer, is no app that cannot boot.
+        if std::mem::replace(&mut self.served, barren == 0) != (barren == 0) {
+            self.failures = self.failures.min(1);
         }
         self.failures = self.failures.saturating_add(1);
         self.wait = match self.failures {
@@ -78,6 +86,18 @@ mod tests {
     use super::*;
 
     const BOOT: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_barren_end_after_many_that_had_served_waits_as_a_first_one() {
+        let mut backoff = Backoff::default();
+        let mut now = Duration::from_secs(100);
+        for _ in 0..20 {
+            backoff.fail(now, 0, BOOT, &mut Lots::new(7));
+            now = backoff.until().unwrap();
+        }
+        backoff.fail(now, 1, BOOT, &mut Lots::new(7));
+        assert!(backoff.until().unwrap() - now <= BARREN_STEP * 2);
+    }
 
     fn waits(barren: u32, n: usize) -> Vec<Duration> {
         let mut backoff = Backoff::default();

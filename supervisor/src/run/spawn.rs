@@ -117,7 +117,7 @@ fn introduce(
     access_log: Option<&File>,
     which: Which,
 ) -> io::Result<()> {
-    link.send(&Order::Become(become_order(&revision.settings, which.kind)), &[])?;
+    link.send(&Order::Become(Box::new(become_order(&revision.settings, which.kind))), &[])?;
     let mut fds: Vec<BorrowedFd<'_>> = revision.sockets.iter().map(|s| s.bound.fd.as_fd()).collect();
     fds.extend([queue.receiving.as_fd(), queue.sending.as_fd(), page.0.as_fd()]);
     fds.extend(access_log.map(AsFd::as_fd));

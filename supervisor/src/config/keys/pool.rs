@@ -145,7 +145,8 @@ pub(crate) static POOL: Table = Table {
                 Kind::Table(&SANDBOX),
                 None,
                 "What the workers and all that they start may reach. Where absent, all that their user may; but \
-                 the workers of a pool that serves nothing but files reach nothing but their roots.",
+                 the workers of a pool that serves nothing but files read nothing outside the directories in which their \
+                 roots lie.",
                 "{ write = [\"/var/lib/shop\"], network = false }",
             ),
             key("workers", Kind::Table(&WORKERS), None, "How many workers.", "{ model = \"dynamic\" }"),
@@ -161,8 +162,9 @@ pub(crate) static SANDBOX: Table = Table {
     meaning: "What the workers of the pool and all that they start may reach, within what their user may. Beside \
               what is named here they can read and execute what lies beneath /usr, /bin, /sbin, /lib, /lib64, /opt \
               and /etc, read /proc, use the directory for temporary files (TMPDIR of \"env\", else /tmp) and the \
-              devices null, zero, full, random and urandom, and read the roots of the pool's apps. A TMPDIR of the \
-              pool's own keeps it out of /tmp. An app that \
+              devices null, zero, full, random and urandom, and read the directories in which the roots of the \
+              pool's apps lie, since a deploy may put another root in the place of one. A TMPDIR of the pool's own \
+              keeps it out of /tmp. Modes, owners, times and attributes of files are not guarded. An app that \
               reaches for more is told \"permission denied\" (EACCES). Needs Landlock (Linux 5.13), and for \
               network = false seccomp; a kernel that lacks them lets no worker start.",
     keys: &[
