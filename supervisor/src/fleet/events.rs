@@ -79,6 +79,9 @@ impl Pool {
             return;
         }
         let productive = exit.requests > 0 || worker.ready.is_some_and(|ready| turn.now >= ready + PROVEN);
+        if served && productive {
+            self.spare(turn.now);
+        }
         let barren = match (served && productive, worker.doom) {
             (true, _) => 0,
             (false, Some(Doom::Fault(Reason::BootTimeout))) => FAILED_AT, // it took its time: no second try first

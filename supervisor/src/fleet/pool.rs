@@ -27,6 +27,8 @@ pub(crate) const NOW_GRACE: Duration = Duration::from_secs(1);
 const KILL_AGAIN: Duration = Duration::from_secs(10);
 /// Weight of barren ends at which a pool without a serving worker counts as failed.
 pub(super) const FAILED_AT: u32 = 2;
+/// After the end of a worker that had proven itself, a pool without workers has not failed yet: its clients wait.
+const SPARED: Duration = Duration::from_secs(1);
 /// Workers of a pool that boot at a time.
 const BOOTING_CAP: usize = 32;
 
@@ -79,6 +81,9 @@ pub(crate) struct Pool {
     pub(super) queued: bool,
     pub(super) backoff: Backoff,
     pub(super) stand_in_after: Option<Time>,
+    /// Until when the pool has not failed, since a worker served just now.
+    #[serde(default)]
+    pub(super) spared: Option<Time>,
     pub(super) sample_at: Option<Time>,
     pub(super) watching: bool,
     pub(super) state: PoolState,
@@ -106,6 +111,7 @@ impl Pool {
             queued: false,
             backoff: Backoff::default(),
             stand_in_after: None,
+            spared: None,
             sample_at: None,
             watching: false,
             state: PoolState::Starting,
@@ -205,6 +211,7 @@ impl Pool {
 
     /// Does what the present asks for.
     pub(super) fn conclude(&mut self, turn: &mut Turn<'_>) {
+        self.spared = self.spared.filter(|until| *until > turn.now);
         if self.goal == Goal::Run {
             self.let_idle_go(turn);
             self.let_surplus_go(turn);
@@ -219,6 +226,11 @@ impl Pool {
             turn.act(Action::Changed { pool: self.id, from: self.state, to: state });
             self.state = state;
         }
+    }
+
+    /// A worker that had proven itself ended.
+    pub(super) fn spare(&mut self, now: Time) {
+        self.spared = Some(now + SPARED);
     }
 
     fn start_missing(&mut self, turn: &mut Turn<'_>) {
@@ -296,6 +308,7 @@ impl Pool {
     /// No worker serves and those that were tried did not live.
     fn is_failed(&self) -> bool {
         self.backoff.barren() >= FAILED_AT
+            && self.spared.is_none()
             && !self.rests()
             && self.count(|_, w| w.kind == Kind::App && (w.serves() || w.state == State::Overdue)) == 0
     }
@@ -342,6 +355,7 @@ impl Pool {
             .chain(self.idle_due().filter(|_| run))
             .chain(self.backoff.until().filter(|until| waits && *until > now))
             .chain(self.sample_at)
+            .chain(self.spared.filter(|_| run))
             .chain(stand_in)
             .min()
             .map(|due| due.max(now + Duration::from_millis(1)))

@@ -131,6 +131,30 @@ fn fresh_workers_that_one_blow_kills_are_all_replaced_at_once_and_the_pool_has_n
 }
 
 #[test]
+fn a_pool_whose_workers_are_shot_also_while_they_boot_lets_clients_wait_for_a_moment() {
+    let mut story = Story::begin(Model::Static { count: 1 });
+    let first = story.boots_all()[0];
+    story.exits(first, false, 100);
+    for _ in 0..3 {
+        let next = story.fleet.pool(P).unwrap().workers().map(|(id, _)| id).last();
+        if let Some(next) = next {
+            story.exits(next, false, 0);
+        }
+        assert_ne!(story.state(), PoolState::Failed);
+        story.passes(MS(200));
+    }
+    story.passes(MS(2000));
+    for _ in 0..2 {
+        let next = story.fleet.pool(P).unwrap().workers().find(|(_, w)| w.kind() == Kind::App);
+        if let Some(next) = next.map(|(id, _)| id) {
+            story.exits(next, false, 0);
+        }
+        story.passes(Duration::from_secs(1));
+    }
+    assert_eq!(story.state(), PoolState::Failed);
+}
+
+#[test]
 fn a_pool_that_cannot_boot_is_failed_stands_in_and_tries_on_ever_less_often() {
     let mut story = Story::begin(Model::Static { count: 1 });
     let mut tries = 0;
