@@ -64,6 +64,7 @@ struct Keeper {
     space: Vec<u8>,
     /// When the supervisor was found to be gone.
     gone: Option<u64>,
+    growth: memory::Growth,
 }
 
 /// Starts the keeper.
@@ -84,6 +85,8 @@ pub(crate) fn start(shared: Arc<Shared>) -> std::io::Result<thread::Thread> {
         pending: 0,
         space: Vec::new(),
         gone: None,
+        // Twice, since the supervisor has to start the replacement, and perhaps others at the same time.
+        growth: memory::Growth::new(now(), 2 * memory::age()),
     };
     let thread = thread::Builder::new().name("keeper".into()).stack_size(256 * 1024);
     Ok(thread.spawn(move || keeper.run())?.thread().clone())
@@ -255,7 +258,10 @@ impl Keeper {
         if hard.is_some_and(|hard| bytes > hard) && !std::mem::replace(&mut self.told_hard, true) {
             self.report(&Report::OverHard { bytes });
         }
-        if soft.is_some_and(|soft| bytes > soft) && !std::mem::replace(&mut self.told_worn, true) {
+        let at = now();
+        if soft.is_some_and(|soft| self.growth.passes(bytes, at, soft))
+            && !std::mem::replace(&mut self.told_worn, true)
+        {
             self.report(&Report::Worn { why: Wear::Memory });
         }
     }
