@@ -180,6 +180,7 @@ fn fault_19_connections_that_wait_at_a_unix_socket_are_shown() {
 #[test]
 fn fault_28_a_worker_cannot_lie_the_supervisor_to_death() {
     let site = Site::start(&pool("shop", "", &count(2)));
+    let _ = site.program.line("the pool is running");
     // It writes nonsense all over its own page of counters, again and again.
     for _ in 0..10 {
         assert_eq!(http(&site, "shop").get("/scribble").text(), "scribbled\n");
