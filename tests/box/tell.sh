@@ -48,6 +48,8 @@ print(pool[sys.argv[2]] if sys.argv[2] in pool else pool["totals"][sys.argv[2]])
 # with the tools of this machine.
 load() {
   nginx_refused=$(nginx_was_refused)
+  # What the last load said is not taken for this one's.
+  rm -f "$place".{nginx,socket,port}
   nsenter -t "$box_leader" -n -- python3 "$here/load.py" http 127.0.0.1:80 >"$place.nginx" &
   loads=($!)
   python3 "$here/load.py" fastcgi "/proc/$box_leader/root/run/hostler/www.sock" >"$place.socket" &

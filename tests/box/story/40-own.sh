@@ -24,7 +24,7 @@ ok "without any capability" is "$(in_box awk '/^Cap(Prm|Eff|Bnd)/ { print $2 }' 
 ok "the web server can reach its socket's directory" in_box runuser -u www-data -- test -S /run/hostler-alice/site.sock
 ok "check finds no fault" in_box runuser -u alice -- hostler check --config /etc/hostler/alice/hostler.toml
 ok "systemctl reload" in_box systemctl reload hostler@alice.service
-own_load() { nsenter -t "$box_leader" -n -- python3 "$here/load.py" http 127.0.0.1:8101 "Page of alice" >"$place.own" & loads=($!); under_way own; }
+own_load() { rm -f "$place.own"; nsenter -t "$box_leader" -n -- python3 "$here/load.py" http 127.0.0.1:8101 "Page of alice" >"$place.own" & loads=($!); under_way own; }
 own_end() { sleep 0.3; kill "${loads[@]}"; wait "${loads[@]}" || true; loads=(); tail -1 "$place.own" | cut -c1-400 | sed 's/^/      /'; }
 own_kept() { [ "$(counted right "$place.own")" -ge 50 ] && [ "$(counted refused "$place.own")" = 0 ]; }
 own_load
