@@ -248,11 +248,18 @@ pub fn all_below(pid: Pid) -> Vec<Pid> {
 /// Whether a process is there and no zombie.
 #[must_use]
 pub fn lives(pid: Pid) -> bool {
+    state(pid).is_some_and(|state| !"ZX".contains(state))
+}
+
+/// Whether the main thread of a process waits for something: it is done with what it has answered.
+#[must_use]
+pub fn waits(pid: Pid) -> bool {
+    state(pid) == Some('S')
+}
+
+fn state(pid: Pid) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')')
-        .next()
-        .and_then(|rest| rest.trim().chars().next())
-        .is_some_and(|state| !"ZX".contains(state))
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
 }
 
 /// Waits until `test` gives something: for what no descriptor or line tells of, such as another's process.

@@ -4,7 +4,7 @@ use hostler_tests::{
     fcgi::Request,
     http,
     net::Stream,
-    program::{eventually, lives},
+    program::{eventually, lives, waits},
     reader::Reader,
     site::Site,
 };
@@ -249,6 +249,8 @@ fn connections_outlive_a_worker_that_is_killed_and_so_do_requests_that_it_has_no
     for connection in &mut http {
         assert_eq!(connection.get("/pid").status, 200);
     }
+    // An answer that is out is not yet a connection at rest.
+    eventually("both workers wait", || (waits(first) && waits(second)).then_some(()));
     // Stopped, so that it reads nothing of what is sent now; the other takes what is its own.
     kill(first, Signal::SIGSTOP).unwrap();
     for connection in kept.iter_mut().take(20) {
@@ -260,6 +262,7 @@ fn connections_outlive_a_worker_that_is_killed_and_so_do_requests_that_it_has_no
         let served_by: i32 = connection.answer(1, "GET").unwrap().text().trim().parse().unwrap();
         assert_ne!(served_by, first.as_raw());
     }
+    eventually("the second worker waits", || waits(second).then_some(()));
     // The other too, after its own end: nothing is lost as long as some worker comes.
     kill(second, Signal::SIGKILL).unwrap();
     for connection in &mut kept {
