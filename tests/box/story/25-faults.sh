@@ -55,6 +55,7 @@ root = "/usr/share/hostler/www"
 END
 load
 ok "reload says so" grep -q "another process listens there" <(in_box hostler reload 2>&1)
+forget_starts
 ok "the service starts with it all the same" in_box systemctl restart hostler.service
 end_load
 ok "no other pool refused anybody" refused_nobody
@@ -66,5 +67,6 @@ in_box rm /etc/hostler/pools.d/taken.toml
 ok "a pool that is dropped" in_box systemctl reload hostler.service
 closed() { ! in_box sh -c 'grep -q ":1F9A .* 0A " /proc/net/tcp'; }
 ok "gives its address free" wait_for closed
+forget_starts
 ok "for good, also in systemd's store" in_box systemctl restart hostler.service
 ok "where nobody holds it then" closed

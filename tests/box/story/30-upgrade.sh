@@ -9,6 +9,7 @@ install() { in_box apt-get install -q -y --allow-downgrades "/mnt/others/$1.deb"
 
 say "upgrade from the previous version under load"
 ok "the older one is installed" install '~old'
+forget_starts
 ok "it runs" in_box systemctl restart hostler.service
 said() { in_box hostler status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["version"])'; }
 ok "and says that it is older" is "$(said) $(in_box hostler --version)" "0.0.1 hostler 0.0.1"
@@ -38,6 +39,7 @@ ok "and says so" is "$(said)" 0.0.1
 
 say "a restart after upgrades"
 load
+forget_starts
 ok "systemctl restart" in_box systemctl restart hostler.service
 end_load
 ok "no connection was refused" refused_nobody

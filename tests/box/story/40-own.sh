@@ -28,13 +28,14 @@ own_load() { rm -f "$place.own"; nsenter -t "$box_leader" -n -- python3 "$here/l
 own_end() { sleep 0.3; kill "${loads[@]}"; wait "${loads[@]}" || true; loads=(); tail -1 "$place.own" | cut -c1-400 | sed 's/^/      /'; }
 own_kept() { [ "$(counted right "$place.own")" -ge 50 ] && [ "$(counted refused "$place.own")" = 0 ]; }
 own_load
+forget_starts
 ok "systemctl restart" in_box systemctl restart hostler@alice.service
 own_end
 ok "refuses nobody" own_kept
 pid=$(own_property MainPID)
 own_back() { [ "$(own_property ActiveState)" = active ] && [ "$(own_property MainPID)" != "$pid" ]; }
 own_load
-in_box kill -KILL "$pid"
+shoot "$pid"
 ok "systemd starts another after a SIGKILL" wait_for own_back
 own_end
 ok "which refused nobody" own_kept

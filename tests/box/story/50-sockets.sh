@@ -10,13 +10,14 @@ ok "the first client starts it, and gets the page" page
 ok "now it runs" is "$(property ActiveState)" active
 ok "with the socket unit's socket" is "$(in_box grep -c ' 00010000 .* /run/hostler/www.sock$' /proc/net/unix)" 1
 load
+forget_starts
 ok "systemctl restart" in_box systemctl restart hostler.service
 ok "systemctl reload" in_box systemctl reload hostler.service
 end_load
 ok "no connection was refused" refused_nobody
 pid=$(property MainPID)
 load
-in_box kill -KILL "$pid"
+shoot "$pid"
 ok "systemd starts another after a SIGKILL" wait_for came_back
 end_load
 ok "no connection was refused" refused_nobody
