@@ -10,7 +10,7 @@
 //! Does no I/O: [`to_bytes`] and [`from_bytes`] are all.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::time::Duration;
+use std::{ffi::CStr, time::Duration};
 
 /// The largest message in bytes, of either direction; a longer one is refused by its sender.
 pub const MESSAGE_LIMIT: usize = 160 * 1024;
@@ -29,6 +29,10 @@ pub enum Order {
     /// Use the descriptor beside this message as the access log from now on.
     AccessLog,
 }
+
+/// What the process is called (comm of proc(5)) that a worker leaves its connections to: the supervisor tells it from
+/// what the app starts by that.
+pub const HEIR_NAME: &CStr = c"hostler-heir";
 
 /// Privileges to drop and surroundings to set, once, before anything else. In this order: limits, umask,
 /// groups, group, user, no_new_privs, directory, sandbox.
@@ -62,10 +66,9 @@ pub struct Sandbox {
     pub write: Vec<String>,
     /// It may make sockets other than Unix ones.
     pub network: bool,
-    /// It may execute the programs of the system, read `/etc`, and use the directory for temporary files.
-    pub programs: bool,
-    /// Where the kernel cannot enforce it, the worker must not start.
-    pub required: bool,
+    /// The config asks for it: what is in it may also execute the programs of the system, read `/etc`, and use the
+    /// directory for temporary files; and where the kernel cannot enforce it, the worker must not start.
+    pub asked_for: bool,
 }
 
 /// A user with all that the kernel needs to know of it, resolved by the supervisor.

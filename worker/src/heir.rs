@@ -12,7 +12,7 @@
 //! closed.
 
 use crate::{
-    control::Protocol,
+    control::{HEIR_NAME, Protocol},
     counters::now,
     queue::{FRESH, Queue},
     sys::{self, SharedBytes},
@@ -25,7 +25,6 @@ use nix::{
     unistd::{Pid, getppid, setpgid},
 };
 use std::{
-    ffi::CStr,
     io,
     os::fd::RawFd,
     sync::{
@@ -52,9 +51,6 @@ const SETTLED: u8 = 8;
 const SETTLED_AT: usize = 0;
 /// Looks for it, of 20 µs: after that something has killed the heir, and the worker serves without.
 const SETTLE_LOOKS: u32 = 5000;
-
-/// What it is called: `ps -o comm`.
-const NAME: &CStr = c"hostler-heir";
 
 /// The heir of this process; 0: none.
 static HEIR: AtomicI32 = AtomicI32::new(0);
@@ -134,7 +130,7 @@ fn outlive(worker: Pid, bytes: &SharedBytes) {
     let _ = SigSet::all().thread_block();
     // Not with what the supervisor kills of a worker that was over its limit.
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
-    let _ = prctl::set_name(NAME);
+    let _ = prctl::set_name(HEIR_NAME);
     if let Some(byte) = bytes.byte(SETTLED_AT) {
         byte.store(SETTLED, Relaxed);
     }

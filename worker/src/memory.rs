@@ -74,19 +74,25 @@ pub(crate) fn children(pid: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut open = vec![pid.to_owned()];
     while let Some(pid) = open.pop() {
-        let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-        for task in tasks.flatten() {
-            let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            let heir = heir::pid().map(|pid| pid.to_string());
-            for child in list.split_ascii_whitespace().filter(|child| heir.as_deref() != Some(*child)) {
-                // A tree that changes while it is read has an end all the same.
-                if all.len() < 1000 {
-                    all.push(child.to_owned());
-                    open.push(child.to_owned());
-                }
+        for child in children_of(&pid) {
+            // A tree that changes while it is read has an end all the same.
+            if all.len() < 1000 {
+                all.push(child.to_string());
+                open.push(child.to_string());
             }
         }
     }
+    all
+}
+
+/// The children of all threads of a process, but for this one's heir, which `waitid` does not find either.
+pub(crate) fn children_of(pid: &str) -> Vec<i32> {
+    let mut all = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        all.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    all.retain(|pid| Some(*pid) != heir::pid());
     all
 }
 

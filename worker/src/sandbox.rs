@@ -42,10 +42,10 @@ pub(crate) fn enter(sandbox: &Sandbox) -> Result<(), String> {
     let files = files(sandbox).map_err(|e| format!("sandbox: Landlock: {e}"));
     let enforced = match files {
         Ok(enforced) => enforced?,
-        Err(_) if !sandbox.required => false,
+        Err(_) if !sandbox.asked_for => false,
         Err(why) => return Err(why),
     };
-    if sandbox.required && !enforced {
+    if sandbox.asked_for && !enforced {
         return Err("sandbox: this kernel enforces no Landlock (Linux 5.13 or newer, with \"landlock\" in \
                     /sys/kernel/security/lsm): leave [pool.NAME.sandbox] out, or use another kernel"
             .into());
@@ -54,7 +54,7 @@ pub(crate) fn enter(sandbox: &Sandbox) -> Result<(), String> {
         return Ok(());
     }
     match no_network() {
-        Err(e) if sandbox.required => Err(format!("sandbox: network = false: seccomp: {e}")),
+        Err(e) if sandbox.asked_for => Err(format!("sandbox: network = false: seccomp: {e}")),
         _ => Ok(()),
     }
 }
@@ -64,7 +64,7 @@ fn files(sandbox: &Sandbox) -> Result<Result<bool, String>, landlock::RulesetErr
     let all = AccessFs::from_all(RIGHTS);
     let read = AccessFs::from_read(RIGHTS);
     let mut ruleset = Ruleset::default().handle_access(all)?.create()?;
-    if sandbox.programs {
+    if sandbox.asked_for {
         let own = std::env::current_exe().ok();
         for path in PROGRAMS.iter().map(Path::new).chain(own.as_deref()) {
             ruleset = allow(ruleset, path, read)?.0;

@@ -17,8 +17,7 @@ pub(super) fn resolve(check: &mut Check<'_>, pool: &Section, apps: &[App]) -> Op
         read: Vec::new(),
         write: Vec::new(),
         network: false,
-        programs: false,
-        required: false,
+        asked_for: false,
     };
     if pool.written("sandbox").is_none() {
         return files_alone.then_some(sandbox);
@@ -35,8 +34,7 @@ pub(super) fn resolve(check: &mut Check<'_>, pool: &Section, apps: &[App]) -> Op
         read: section.words("read"),
         write: section.words("write"),
         network: section.bool("network"),
-        programs: true,
-        required: true,
+        asked_for: true,
         ..sandbox
     })
 }

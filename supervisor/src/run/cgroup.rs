@@ -9,6 +9,7 @@
 //! of its children too: where these still die, it is tried again when the next worker ends.
 
 use crate::fleet::WorkerId;
+use hostler_worker::control::HEIR_NAME;
 use std::{
     cell::RefCell,
     fs, io,
@@ -177,7 +178,8 @@ fn is_delegated(group: &Path) -> bool {
 /// Whether `/proc/PID/stat` is that of the heir of this worker: `PID (NAME) STATE PPID …`.
 fn is_heir(stat: &str, worker: i32) -> bool {
     let Some((before, after)) = stat.rsplit_once(") ") else { return false };
-    before.ends_with("(hostler-heir") && after.split(' ').nth(1) == Some(worker.to_string().as_str())
+    let name = before.rsplit_once('(').map_or(before, |(_, name)| name);
+    name.as_bytes() == HEIR_NAME.to_bytes() && after.split(' ').nth(1) == Some(worker.to_string().as_str())
 }
 
 /// `oom_kill N` of memory.events.

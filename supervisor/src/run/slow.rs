@@ -7,6 +7,7 @@
 //! Always holds: reads a bounded number of small files, and only when a worker says that a request is slow; what is
 //! not to be had is left out.
 
+use hostler_worker::control::HEIR_NAME;
 use std::fs;
 
 /// Processes below a worker that are looked at.
@@ -28,9 +29,6 @@ pub(crate) fn kernel(pid: i32) -> String {
     }
 }
 
-/// What holds a worker's connections in case that it dies: no program of the app's, and never what is waited for.
-const HEIR: &str = "hostler-heir";
-
 /// The processes below a worker, each as `NAME PID: what it does`.
 pub(crate) fn children(worker: i32) -> Vec<String> {
     let mut all = vec![worker];
@@ -40,7 +38,8 @@ pub(crate) fn children(worker: i32) -> Vec<String> {
         at += 1;
     }
     let below = all.into_iter().skip(1).take(PROCESSES).map(|pid| (name(pid), pid));
-    let below = below.filter(|(name, _)| name != HEIR);
+    // The heir is no program of the app's, and never what is waited for.
+    let below = below.filter(|(name, _)| name.as_bytes() != HEIR_NAME.to_bytes());
     below.map(|(name, pid)| format!("{name} {pid}: {}", kernel(pid))).collect()
 }
 

@@ -5,8 +5,8 @@
 //!
 //! Always holds: the script leads a process group of its own, has no descriptor but 0, 1 and 2, and when a
 //! [`Child`] is dropped its group is killed, the script is reaped, and so is what had left the group
-//! ([`super::family`]); a worker that is killed takes the group along ([`crate::heir`]). The group is killed before the script is reaped: until then its number cannot belong to
-//! anyone else.
+//! ([`super::family`]); a worker that is killed takes the group along ([`crate::heir`]). The group is killed before
+//! the script is reaped: until then its number cannot belong to anyone else.
 
 use super::{family::Family, script::Script};
 use crate::{Error, heir, sys};

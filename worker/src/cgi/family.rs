@@ -9,7 +9,7 @@
 //! Limitation: needs the kernel's list of children (CONFIG_PROC_CHILDREN, in Debian's kernels); without it such
 //! processes live on.
 
-use crate::heir;
+use crate::memory;
 use nix::{
     errno::Errno,
     sys::{
@@ -19,7 +19,6 @@ use nix::{
     },
     unistd::Pid,
 };
-use std::fs;
 
 /// Times that the list is read: each time those that the last ones left behind are found.
 const ROUNDS: usize = 100;
@@ -65,13 +64,6 @@ fn has_children() -> bool {
     waitid(Id::All, flags) != Err(Errno::ECHILD)
 }
 
-/// The children of each thread of this process, but for its heir, which `waitid` does not find either.
 fn children() -> Vec<Pid> {
-    let mut all = Vec::new();
-    for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
-        let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        all.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw));
-    }
-    all.retain(|pid| Some(pid.as_raw()) != heir::pid());
-    all
+    memory::children_of("self").into_iter().map(Pid::from_raw).collect()
 }
