@@ -51,7 +51,7 @@ enum Command {
     /// 10,000 kept connections at rest beside a load
     Idle(Extent),
     /// 20 runs of 50,000 requests: CPU and memory stay what they were
-    Drift(Extent),
+    Drift(drift::Extent),
     /// Through nginx, against nginx with the limit
     ThroughNginx(Extent),
     /// A file of 32 KiB to 400 connections, against nginx
