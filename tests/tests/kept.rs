@@ -13,7 +13,9 @@ use nix::{
     unistd::Pid,
 };
 use std::{
+    collections::BTreeMap,
     io::Write,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -52,15 +54,47 @@ fn pid(connection: &mut Reader<Stream>) -> i32 {
 
 /// Two kept connections that wait in the same worker.
 fn two_of_one_worker(site: &Site) -> (Reader<Stream>, Reader<Stream>, i32) {
-    let mut all: Vec<(Reader<Stream>, i32)> = Vec::new();
+    let (its, mut two) = of_one_worker(site, 2);
+    (two.remove(0), two.remove(0), its)
+}
+
+/// So many kept connections that wait in the same worker.
+fn of_one_worker(site: &Site, count: usize) -> (i32, Vec<Reader<Stream>>) {
+    let mut all: BTreeMap<i32, Vec<Reader<Stream>>> = BTreeMap::new();
     loop {
         let mut next = site.connect("app.sock");
         let its = pid(&mut next);
-        if let Some(at) = all.iter().position(|(_, pid)| *pid == its) {
-            return (all.swap_remove(at).0, next, its);
+        let mut fellows = all.remove(&its).unwrap_or_default();
+        fellows.push(next);
+        if fellows.len() == count {
+            return (its, fellows);
         }
-        all.push((next, its));
+        all.insert(its, fellows);
     }
+}
+
+/// Asks on all connections at once, again and again, until `over`.
+fn load<T>(connections: Vec<Reader<Stream>>, uri: &str, over: impl FnOnce() -> T) -> T {
+    let ended = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for mut connection in connections {
+            scope.spawn(move || {
+                while !ended.load(Relaxed) {
+                    assert_eq!(ask(&mut connection, uri), "slept\n");
+                }
+            });
+        }
+        let result = over();
+        ended.store(true, Relaxed);
+        result
+    })
+}
+
+/// What each worker has served.
+fn served(site: &Site) -> BTreeMap<u64, u64> {
+    let status = site.status();
+    let workers = status["pools"][0]["workers"].as_array().cloned().unwrap_or_default();
+    workers.iter().map(|w| (w["pid"].as_u64().unwrap(), w["requests"].as_u64().unwrap())).collect()
 }
 
 #[test]
@@ -96,6 +130,46 @@ fn a_request_on_a_connection_of_a_busy_worker_is_served_by_another() {
 }
 
 #[test]
+fn equal_requests_spread_over_idle_workers_within_a_fifth() {
+    let site = Site::start(&config(4, ""));
+    let mut counts = BTreeMap::new();
+    for _ in 0..400 {
+        *counts.entry(pid(&mut site.connect("app.sock"))).or_insert(0) += 1;
+    }
+    assert_eq!(counts.len(), 4, "{counts:?}");
+    assert!(counts.values().all(|count| (80..=120).contains(count)), "{counts:?}");
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn requests_of_a_third_of_a_millisecond_do_not_wait_behind_each_other_while_workers_are_idle() {
+    let site = Site::start(&config(4, ""));
+    let (_, connections) = of_one_worker(&site, 4);
+    let before = served(&site);
+    let after = load(connections, "/sleep?us=300", || {
+        eventually("some thousand requests", || {
+            let now = served(&site);
+            (now.values().sum::<u64>() > before.values().sum::<u64>() + 4000).then_some(now)
+        })
+    });
+    let shares: Vec<u64> = before.iter().map(|(pid, count)| after[pid] - count).collect();
+    // One worker has a fourth of the connections in the end, and had them all in the first few milliseconds.
+    assert!(shares.iter().all(|share| *share > 400), "{shares:?}");
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn a_dynamic_pool_grows_for_short_requests_that_wait() {
+    let dynamic = "model = \"dynamic\"\nmin = 1\nmax = 4\nspare = 0";
+    let site = Site::start(&config(1, "").replace("model = \"static\"\ncount = 1", dynamic));
+    let (_, connections) = of_one_worker(&site, 8);
+    load(connections, "/sleep?us=400", || {
+        eventually("all workers that there may be", || (served(&site).len() == 4).then_some(()));
+    });
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
 fn an_http_request_in_two_pieces_travels_with_the_piece_that_is_there() {
     let site = Site::start(&config(1, ""));
     let mut halves: Vec<_> = (0..10).map(|_| http::Connection::to(&site.address("http.sock"))).collect();
@@ -118,7 +192,7 @@ fn connections_outlive_workers_that_reload_or_have_served_enough() {
     let site =
         Site::start(&config(2, "").replace("[pool.app.workers]", "[pool.app.workers]\nmax_requests = 20"));
     let mut kept: Vec<_> = (0..10).map(|_| site.connect("app.sock")).collect();
-    let mut pids = std::collections::BTreeMap::new();
+    let mut pids = BTreeMap::new();
     for _ in 0..20 {
         for connection in &mut kept {
             *pids.entry(pid(connection)).or_insert(0) += 1;

@@ -1,11 +1,11 @@
 //! The tests' app: does on request what apps do by accident.
 //!
-//! `/echo` sends the body back as it comes · `/back` sends it back when it is all there · `/sleep?ms=N` waits ·
-//! `/leak?kib=N` keeps memory · `/crash?signal=N` · `/exit?code=N` · `/panic` · `/spin` · `/stream?bytes=N` (endless
-//! without N) · `/env` prints parameters · `/pid` · `/length` counts the body · `/gone?ms=N` waits until the client
-//! has left and says so on standard error · `/redirect` · `/log?bytes=N` writes one long line to standard error ·
-//! `/cut?bytes=N` fails after so many · `/nothing` returns without an answer · `/status?code=N` · `/scribble` writes
-//! nonsense over the page that it shares with the supervisor.
+//! `/echo` sends the body back as it comes · `/back` sends it back when it is all there · `/sleep?ms=N` waits, or
+//! `us=N` · `/leak?kib=N` keeps memory · `/crash?signal=N` · `/exit?code=N` · `/panic` · `/spin` ·
+//! `/stream?bytes=N` (endless without N) · `/env` prints parameters · `/pid` · `/length` counts the body ·
+//! `/gone?ms=N` waits until the client has left and says so on standard error · `/redirect` · `/log?bytes=N` writes
+//! one long line to standard error · `/cut?bytes=N` fails after so many · `/nothing` returns without an answer ·
+//! `/status?code=N` · `/scribble` writes nonsense over the page that it shares with the supervisor.
 
 use hostler_worker::{Answer, App, Error, Request, run_app};
 use http::StatusCode;
@@ -41,7 +41,8 @@ impl App for Probe {
                 say(answer, &format!("{n}\n"))
             }
             b"/sleep" => {
-                std::thread::sleep(Duration::from_millis(number(request, "ms").unwrap_or(100)));
+                let us = number(request, "us").unwrap_or(number(request, "ms").unwrap_or(100) * 1000);
+                std::thread::sleep(Duration::from_micros(us));
                 say(answer, "slept\n")
             }
             b"/leak" => {

@@ -1,6 +1,7 @@
 //! The keeper: the second thread of a worker, which acts while the first one is busy with a request.
 //!
-//! After about [`TICK`] it gives the worker's other connections that turn readable to the pool's hand-over queue.
+//! After about [`TICK`] it gives the worker's other connections that turn readable to the pool's hand-over queue; and
+//! where requests are shorter but not [`QUICK`], some of those that wait, as long as others take them.
 //! It answers 504 in the worker's place, answers 503 to who waited too long, watches memory, and tells the
 //! supervisor what it sees. While the worker rests it sleeps without a clock.
 //!
@@ -34,6 +35,8 @@ use std::{
 const TICK: Duration = Duration::from_millis(2);
 /// A request younger than this is left alone.
 const BUSY: u64 = 2_000_000;
+/// Requests that take less are not worth a hand-over, whoever waits behind them: it costs two workers about 20 µs.
+const QUICK: u64 = 250_000;
 /// Idle ticks after which it rests.
 const REST_AFTER: u32 = 50;
 /// Ticks between two looks at the memory, with a limit and without one.
@@ -125,10 +128,10 @@ impl Keeper {
         self.ticks = self.ticks.wrapping_add(1);
         let sequence = self.shared.sequence.load(SeqCst);
         let since = self.shared.counters.get(page::WORD_BUSY_SINCE);
-        if sequence != std::mem::replace(&mut self.sequence, sequence) {
+        let begun = sequence.wrapping_sub(std::mem::replace(&mut self.sequence, sequence));
+        if begun > 0 {
             self.slept = 0;
             self.told_slow = false;
-            self.pending = 0;
             self.idle = 0;
         } else if gap > SLEPT {
             self.slept += gap;
@@ -138,6 +141,7 @@ impl Keeper {
             self.memory();
         }
         if since == 0 {
+            self.pending = 0;
             self.idle += 1;
             return;
         }
@@ -147,6 +151,10 @@ impl Keeper {
             self.hand_over(now);
             self.time(age);
             self.orphaned(now);
+        } else if gap / QUICK >= begun {
+            self.spread(now);
+        } else {
+            self.pending = 0;
         }
     }
 
@@ -171,15 +179,41 @@ impl Keeper {
             }
         }
         drop(table);
+        self.waiting(waits);
+        if self.pending >= 2 {
+            self.queue_timeout(now);
+        }
+    }
+
+    /// Short requests, one after another: gives away half of the connections that wait behind the one in hand.
+    ///
+    /// Only while the queue is empty, which says that idle workers took what was given before. Where all are busy a
+    /// connection would travel for nothing; there the queue stays filled, and the pool hears of the pressure.
+    fn spread(&mut self, now: u64) {
+        let mut events = [EpollEvent::empty(); 64];
+        let Ok(n) = self.shared.epoll.wait(&mut events, PollTimeout::ZERO) else { return };
+        let tokens = || events.iter().take(n).map(EpollEvent::data);
+        let waits = tokens().any(|token| token == QUEUE || is_listener(token));
+        if !waits {
+            let shared = Arc::clone(&self.shared);
+            let _moving = shared.moving();
+            let mut table = shared.table();
+            let own: Vec<Token> = tokens().filter(|token| is_connection(*token)).collect();
+            for token in own.iter().take(own.len().div_ceil(2)) {
+                give(&shared, &mut table, *token, now);
+            }
+        }
+        self.waiting(waits);
+    }
+
+    /// Whether anybody waited at this look: wakes who is idle, and tells the supervisor of a second time in a row.
+    fn waiting(&mut self, waits: bool) {
         self.pending = if waits { self.pending + 1 } else { 0 };
         if let (true, Some(queue)) = (waits, &self.shared.queue) {
             queue.ring();
         }
-        if self.pending >= 2 {
-            if self.pending % PRESSURE_EVERY == 2 {
-                self.report(&Report::Pressure);
-            }
-            self.queue_timeout(now);
+        if self.pending >= 2 && self.pending % PRESSURE_EVERY == 2 {
+            self.report(&Report::Pressure);
         }
     }
 
@@ -277,6 +311,10 @@ fn is_gone(shared: &Shared) -> bool {
     let mut byte = [0];
     let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
     shared.link.as_ref().is_some_and(|link| recv(link.as_fd().as_raw_fd(), &mut byte, flags) == Ok(0))
+}
+
+fn is_connection(token: Token) -> bool {
+    token <= LISTENER - LISTENERS_MAX as Token
 }
 
 fn is_listener(token: Token) -> bool {
