@@ -58,6 +58,7 @@ boot() {
     mkdir -p "$own"
     echo "$own" >>"$box_state/cgroups"
   done
+  # By the three calls a worker enters its pool's sandbox; systemd-nspawn 252 knows them in none of its sets.
   # The first process is a shell: systemd-nspawn mounts the controllers of cgroup v1 read-only, where there are any,
   # and systemd could not set a limit.
   # shellcheck disable=SC2016
@@ -68,6 +69,7 @@ boot() {
   (
     [ ! -e "$box_state/cgroups" ] || while read -r own; do echo "$BASHPID" >"$own/cgroup.procs"; done <"$box_state/cgroups"
     exec setsid systemd-nspawn --quiet --register=no --keep-unit --private-network --volatile=overlay --console=pipe \
+      --system-call-filter="landlock_create_ruleset landlock_add_rule landlock_restrict_self" \
       --machine="hostler-box-$$" --kill-signal=SIGRTMIN+3 --bind-ro="$2:/mnt" -D "$1" /bin/sh -c "$init"
   ) </dev/null >"$box_state/console" 2>&1 &
   box_nspawn=$!

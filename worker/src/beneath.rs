@@ -11,8 +11,8 @@
 use crate::control::Symlinks;
 use nix::{
     errno::Errno,
-    fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2},
-    sys::stat::Mode,
+    fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2},
+    sys::stat::{Mode, fstat},
 };
 use std::{
     fs::{File, Metadata},
@@ -99,9 +99,25 @@ impl Root {
         if now.duration_since(self.looked_up) >= ROOT_LIFETIME {
             self.looked_up = now;
             if let Ok(directory) = open_directory(&self.path) {
+                self.tell_if_out_of_reach(&directory);
                 self.directory = directory;
             }
         }
+    }
+
+    /// Says so where the root's path leads to another directory than before, and that one may not be read: by its
+    /// mode, or since it lies outside of what the pool's sandbox allows. Clients see 403 alone.
+    fn tell_if_out_of_reach(&self, directory: &OwnedFd) {
+        if inode(directory) == inode(&self.directory) || readable(directory) || !readable(&self.directory) {
+            return;
+        }
+        let (path, leads_to) = (self.path.display(), std::fs::canonicalize(&self.path));
+        let leads_to = leads_to.unwrap_or_else(|_| self.path.clone());
+        eprintln!(
+            "hostler: the root {path} leads to {} now, which may not be read: its modes, or the pool's sandbox; after a \
+             reload the sandbox allows what the root leads to then",
+            leads_to.display()
+        );
     }
 
     /// Opens `relative` for reading; empty is the root itself.
@@ -135,6 +151,14 @@ impl Root {
         }
         outcome
     }
+}
+
+fn inode(directory: &OwnedFd) -> Option<(u64, u64)> {
+    fstat(directory).ok().map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+fn readable(directory: &OwnedFd) -> bool {
+    openat(directory, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).is_ok()
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {

@@ -1,5 +1,6 @@
 //! A pool as it is put together by an import, and its text with comments.
 
+use std::net::SocketAddr;
 use toml::Value;
 
 /// One pool.
@@ -44,6 +45,30 @@ impl Draft {
     /// What a key of the pool has been set to.
     pub(super) fn value(&self, key: &str) -> Option<&Value> {
         self.keys.iter().find(|(known, ..)| *known == key).map(|(_, value, _)| value)
+    }
+
+    /// Sees to it that each address of `listen` is one: a host's name and a placeholder are none.
+    pub(super) fn settle_addresses(&mut self) {
+        let Some((_, Value::Array(entries), _)) = self.keys.iter_mut().find(|(key, ..)| *key == "listen")
+        else {
+            return;
+        };
+        let mut notes = Vec::new();
+        for address in entries.iter_mut().filter_map(|entry| entry.get_mut("address")) {
+            let Some(text) = address.as_str().and_then(|text| text.strip_prefix("tcp:")) else { continue };
+            if text.parse::<SocketAddr>().is_ok() {
+                continue;
+            }
+            let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+            let chosen = format!("127.0.0.1:{}", port.parse::<u16>().unwrap_or(9000));
+            if host != "localhost" || !chosen.ends_with(port) {
+                notes.push(format!(
+                    "{text}: is no address but a name or a placeholder: {chosen} stands in its place"
+                ));
+            }
+            *address = format!("tcp:{chosen}").into();
+        }
+        self.notes.append(&mut notes);
     }
 
     /// Adds to a table of texts (`env`).

@@ -62,6 +62,7 @@ fn whole(mut drafts: Vec<Draft>, server: &str) -> String {
         }
         seen.push(draft.name.clone());
         text.push('\n');
+        draft.settle_addresses();
         text.push_str(&draft.text());
     }
     text

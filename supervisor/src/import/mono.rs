@@ -33,9 +33,9 @@ pub(super) fn read(path: &Path, text: &str, programs: &[PathBuf]) -> Result<Vec<
         let value = node.text().unwrap_or("").trim();
         draft.note(&format!("<{name}>{value}"), "has no counterpart");
     }
-    finish(draft, &applications, programs)
-        .map(|draft| vec![draft])
-        .ok_or(format!("{from}: there is no <web-application>"))
+    finish(draft, &applications, programs).map(|draft| vec![draft]).ok_or(format!(
+        "{from}: there is no <web-application>; a line of --applications can stand in place of the file"
+    ))
 }
 
 /// Reads a line of `--applications`.
@@ -112,7 +112,7 @@ fn listener(draft: &mut Draft, node: Node<'_, '_>) {
     let unix = child(node, "protocol").is_some_and(|protocol| protocol.eq_ignore_ascii_case("unix"));
     let host = child(node, "address").unwrap_or("127.0.0.1");
     let address = match child(node, "port") {
-        _ if unix => format!("unix:{host}"),
+        _ if unix => format!("unix:{}", host.trim_start_matches("unix:")),
         Some(port) if host.contains(':') => format!("tcp:[{host}]:{port}"),
         Some(port) => format!("tcp:{host}:{port}"),
         None => return draft.note("<listener> without <port>", "there is no address in it"),

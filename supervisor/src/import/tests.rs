@@ -159,6 +159,36 @@ fn a_uwsgi_app_is_carried_over_or_named() {
 }
 
 #[test]
+fn what_uwsgi_would_end_for_on_its_command_line_is_not_put_there() {
+    let source = "[uwsgi]\nwsgi-file = wsgi.py\nprocess = 2\nplugins = python3\nsingle-interpreter = True\n\
+        py-call-osafterfork = 1 ; for signals\ncatch-exceptions = false\numask 027\nexec-as-root = mkdir -p /x\n\
+        if-not-exists = /x\nendif =\nname = keystone-api\nlog-date = true\nsocket = app.sock\nhttp-socket = :8080\n\
+        map-socket = 0:1\nuid = root\n";
+    let text = text(uwsgi::read(Path::new("/etc/uwsgi/shop.ini"), source, &[]));
+    has(
+        &text,
+        &[
+            // Plugins first: they bring the options that follow.
+            "\"{listen}\", \"--plugins\", \"python3\", \"--wsgi-file\", \"wsgi.py\", \"--single-interpreter\", \
+             \"--py-call-osafterfork\"]",
+            "process = 2: is not known here",
+            "name = keystone-api: is not known here",
+            "umask 027: is not known here",
+            "catch-exceptions = false: so it is without the option",
+            "exec-as-root = mkdir -p /x: is not run",
+            "if-not-exists = /x: uWSGI decides by it",
+            "endif: uWSGI decides by it",
+            "log-date = true: see access_log",
+            "map-socket = 0:1: Hostler sees to it",
+            "unix:/etc/uwsgi/app.sock",
+            "app.sock: is taken to lie beside the file",
+            "{ address = \"tcp:0.0.0.0:8080\", protocol = \"http\" }",
+        ],
+    );
+    loaded(&text);
+}
+
+#[test]
 fn placeholders_of_uwsgi_are_named_and_not_taken_for_paths() {
     let source = "[uwsgi]\nsocket = /run/%(x)/socket\nmodule = a\nuid = root\nchown-socket = root\n";
     let text = text(uwsgi::read(Path::new("/etc/uwsgi/shop.ini"), source, &[]));
@@ -201,6 +231,29 @@ fn hyperfastcgi_keeps_its_listener_and_names_the_rest() {
         <path>/srv/a</path></web-application></web-applications></configuration>";
     let out = text(mono::read(Path::new("hyper.xml"), xml, &[]));
     has(&out, &["tcp:127.0.0.1:9000", "/applications=/:/srv/a\"", "<threads>: ", "<apphost-transport>: "]);
+    loaded(&out);
+}
+
+#[test]
+fn a_listener_that_is_no_address_gets_one_and_is_named() {
+    let source = "[a]\nuser = root\nlisten = localhost:9001\n[b]\nuser = root\nlisten = wordpress:9002\n";
+    let out = text(php_fpm::read(Path::new("x"), source, &[]));
+    has(&out, &["tcp:127.0.0.1:9001", "tcp:127.0.0.1:9002", "wordpress:9002: is no address"]);
+    assert!(!out.contains("localhost"), "{out}");
+    loaded(&out);
+    let xml = |listener: &str| {
+        format!(
+            "<configuration><listener type=\"y\">{listener}</listener><web-application><path>/srv/a</path>\
+             </web-application></configuration>"
+        )
+    };
+    let port = xml("<protocol>InterNetwork</protocol><address>127.0.0.1</address><port>${PORT}</port>");
+    let out = text(mono::read(Path::new("x"), &port, &[]));
+    has(&out, &["tcp:127.0.0.1:9000", "127.0.0.1:${PORT}: is no address"]);
+    loaded(&out);
+    let unix = xml("<protocol>Unix</protocol><address>unix:/run/hfc.sock</address>");
+    let out = text(mono::read(Path::new("x"), &unix, &[]));
+    has(&out, &["address = \"unix:/run/hfc.sock\""]);
     loaded(&out);
 }
 

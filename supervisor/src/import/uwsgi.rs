@@ -1,5 +1,8 @@
 //! uWSGI's ini files. The app is then run by uWSGI itself as a FastCGI program, one process a worker: uWSGI keeps
 //! what concerns the app, Hostler takes over processes, limits, reloads and listeners.
+//!
+//! Always holds: only what is known to be an option of uWSGI, and known to take a value or none, goes on to it, since an
+//! option that a file may hold for nothing ends uWSGI on the command line. What is not known is named in a comment.
 
 use super::{draft::Draft, ini, program};
 use std::path::{Path, PathBuf};
@@ -9,8 +12,10 @@ use toml::{Table, Value};
 enum Fate {
     /// It is looked at elsewhere, together with others.
     Seen,
-    /// It goes on to uWSGI.
+    /// It goes on to uWSGI with its value.
     Pass,
+    /// It goes on to uWSGI, unless it is off.
+    Flag,
     /// It is done by Hostler, in the way that is said.
     Note(&'static str),
     /// It is set in the pool.
@@ -19,7 +24,16 @@ enum Fate {
 
 const PROCESSES: &str = "there is one process a worker, and Hostler is the master";
 const PLACEHOLDER: &str = "holds a placeholder that uWSGI fills in: set it by hand";
+const WORKERS: &str = "see [pool.NAME.workers]";
 const HOSTLER: &str = "Hostler sees to it";
+const ALONE: &str = "Hostler hosts the app alone";
+const LOGS: &str = "see access_log, and log in [supervisor]";
+const SHOWN: &str = "\"hostler status\" shows it";
+const LOGIC: &str = "uWSGI decides by it as it starts: set by hand what it comes to";
+const COMMANDS: &str = "is not run: do it once by hand, or in a unit of systemd";
+const UNKNOWN: &str = "is not known here: where the app needs it, add it to command";
+/// Values by which an option without a value is off.
+const OFF: [&str; 4] = ["false", "off", "no", "0"];
 
 /// The options that concern more than the app.
 const FATES: &[(&[&str], Fate)] = &[
@@ -71,13 +85,19 @@ const FATES: &[(&[&str], Fate)] = &[
         }),
     ),
     (
-        &["logto", "logto2", "logger", "req-logger", "log-format", "disable-logging", "log-maxsize"],
-        Fate::Note("see access_log, and log in [supervisor]"),
+        &[
+            "logto",
+            "logto2",
+            "logger",
+            "req-logger",
+            "logformat",
+            "disable-logging",
+            "logdate",
+            "show-config",
+        ],
+        Fate::Note(LOGS),
     ),
-    (
-        &["cheaper-initial", "cheaper-step", "cheaper-algo", "cheap", "idle"],
-        Fate::Note("see [pool.NAME.workers]"),
-    ),
+    (&["cheap", "idle", "die-on-idle"], Fate::Note(WORKERS)),
     (
         &["master", "lazy-apps", "lazy", "threads", "enable-threads", "thunder-lock", "async", "gevent"],
         Fate::Note(PROCESSES),
@@ -86,6 +106,7 @@ const FATES: &[(&[&str], Fate)] = &[
         &[
             "vacuum",
             "pidfile",
+            "pidfile2",
             "safe-pidfile",
             "daemonize",
             "daemonize2",
@@ -94,37 +115,161 @@ const FATES: &[(&[&str], Fate)] = &[
             "autoload",
             "reload-mercy",
             "worker-reload-mercy",
+            "max-worker-lifetime",
             "listen",
             "need-app",
             "auto-procname",
+            "procname",
             "procname-prefix",
             "socket-timeout",
             "harakiri-verbose",
             "so-keepalive",
+            "map-socket",
+            "reuse-port",
+            "uwsgi-socket-modifier1",
         ],
         Fate::Note(HOSTLER),
     ),
-    (&["stats", "stats-server", "memory-report", "carbon"], Fate::Note("\"hostler status\" shows it")),
+    (&["memory-report", "carbon"], Fate::Note(SHOWN)),
+    (&["https", "https-socket", "http-to"], Fate::Note("TLS is for the web server in front")),
     (
-        &["http", "http-socket", "https", "http-to"],
-        Fate::Note("a listener with protocol = \"http\" speaks HTTP; TLS is for the web server"),
+        &[
+            "farm",
+            "include",
+            "inherit",
+            "ini",
+            "declare-option",
+            "declare-option2",
+            "set",
+            "set-ph",
+            "set-placeholder",
+            "endif",
+            "endfor",
+            "for",
+        ],
+        Fate::Note(LOGIC),
     ),
     (
         &[
-            "emperor",
-            "vassals-dir",
-            "legion",
-            "cron",
-            "spooler",
-            "mule",
-            "mules",
-            "attach-daemon",
-            "subscribe-to",
+            "single-interpreter",
+            "manage-script-name",
+            "catch-exceptions",
+            "ignore-sigpipe",
+            "ignore-write-errors",
+            "disable-write-exception",
+            "write-errors-exception-only",
+            "no-default-app",
+            "no-site",
+            "vhost",
+            "vhost-host",
+            "honour-range",
+            "skip-atexit",
+            "skip-atexit-teardown",
+            "strict",
+            "close-on-exec",
+            "close-on-exec2",
+            "paste-logger",
+            "static-gzip-all",
+            "py-call-osafterfork",
+            "py-call-uwsgi-fork-hooks",
+            "wsgi-accept-buffer",
+            "wsgi-accept-buffers",
+            "wsgi-disable-file-wrapper",
+            "reload-on-exception",
         ],
-        Fate::Note("Hostler hosts the app alone"),
+        Fate::Flag,
+    ),
+    (
+        &[
+            "module",
+            "file",
+            "callable",
+            "mount",
+            "pp",
+            "virtualenv",
+            "venv",
+            "home",
+            "paste",
+            "ini-paste",
+            "ini-paste-logged",
+            "pecan",
+            "web3",
+            "eval",
+            "import",
+            "shared-import",
+            "post-pymodule-alias",
+            "exception-handler",
+            "check-static",
+            "mime-file",
+            "add-header",
+            "del-header",
+            "rem-header",
+            "chdir2",
+            "offload-threads",
+            "post-buffering",
+            "post-buffering-bufsize",
+            "limit-as",
+            "cache2",
+            "sharedarea",
+            "queue",
+            "locks",
+            "rack",
+            "lua",
+            "apparmor-profile",
+        ],
+        Fate::Pass,
     ),
 ];
 
+/// The same for all options that begin so, where they are not in [`FATES`].
+const FAMILIES: &[(&[&str], Fate)] = &[
+    (&["log-", "logfile-"], Fate::Note(LOGS)),
+    (&["cheaper-"], Fate::Note(WORKERS)),
+    (&["stats", "snmp", "metric", "enable-metrics"], Fate::Note(SHOWN)),
+    (
+        &[
+            "emperor",
+            "vassal",
+            "legion",
+            "cron",
+            "unique-cron",
+            "spooler",
+            "mule",
+            "attach-",
+            "smart-attach-",
+            "subscri",
+            "zerg",
+            "touch-",
+            "alarm",
+        ],
+        Fate::Note(ALONE),
+    ),
+    (&["exec-", "hook-", "call-"], Fate::Note(COMMANDS)),
+    (&["if-", "end-", "for-"], Fate::Note(LOGIC)),
+    (
+        &[
+            "route",
+            "final-route",
+            "error-route",
+            "response-route",
+            "error-page-",
+            "static-",
+            "wsgi",
+            "py",
+            "php-",
+            "perl-",
+            "psgi",
+            "rb-",
+            "ruby-",
+        ],
+        Fate::Pass,
+    ),
+];
+
+/// Options whose values are addresses of HTTP.
+const HTTP: [&str; 2] = ["http-socket", "http"];
+/// Languages and more; they tell uWSGI which further options there are.
+const PLUGINS: [&str; 2] = ["plugin", "plugins"];
 /// Options whose values are addresses of the app's own protocol.
 const SOCKETS: [&str; 5] = ["socket", "s", "uwsgi-socket", "fastcgi-socket", "fastcgi-nph-socket"];
 
@@ -140,40 +285,65 @@ pub(super) fn read(path: &Path, text: &str, programs: &[PathBuf]) -> Result<Vec<
     let (uwsgi, there) = program(&["uwsgi"], "/usr/bin/uwsgi", programs);
     let mut command: Vec<String> = vec![uwsgi, "--fastcgi-socket".into(), "{listen}".into()];
     let mut listen: Vec<Table> = Vec::new();
+    let plugins = section.entries.iter().filter(|(key, _)| PLUGINS.contains(&key.as_str()));
+    command.extend(plugins.flat_map(|(key, value)| [format!("--{key}"), value.clone()]));
     for (key, value) in &section.entries {
         let value = magic(value);
-        if SOCKETS.contains(&key.as_str()) {
-            if is_placeholder(&value) {
-                draft.note(&format!("{key} = {value}"), PLACEHOLDER);
-                continue;
-            }
-            listen.push(address(&value));
-            if !key.starts_with("fastcgi") {
-                draft.note(
-                    &format!("{key} = {value}"),
-                    "speaks FastCGI now: fastcgi_pass in place of uwsgi_pass",
-                );
-            }
+        let written = if value.is_empty() { key.clone() } else { format!("{key} = {value}") };
+        if SOCKETS.contains(&key.as_str()) || HTTP.contains(&key.as_str()) {
+            listener(&mut draft, &mut listen, key, &value, path);
             continue;
         }
-        let fate = FATES.iter().find(|(names, _)| names.contains(&key.as_str())).map(|(_, fate)| fate);
-        match fate.unwrap_or(&Fate::Pass) {
+        match fate(key) {
             Fate::Seen => {}
-            Fate::Pass if value.is_empty() => command.push(format!("--{key}")),
-            Fate::Pass | Fate::Set(_) if is_placeholder(&value) => {
-                draft.note(&format!("{key} = {value}"), PLACEHOLDER);
+            Fate::Flag if OFF.contains(&value.to_ascii_lowercase().as_str()) => {
+                draft.note(&written, "so it is without the option");
             }
+            Fate::Flag => command.push(format!("--{key}")),
+            Fate::Pass | Fate::Set(_) if is_placeholder(&value) => draft.note(&written, PLACEHOLDER),
             Fate::Pass => command.extend([format!("--{key}"), value]),
-            Fate::Note(why) => draft.note(&format!("{key} = {value}"), why),
+            Fate::Note(why) => draft.note(&written, why),
             Fate::Set(set) => {
                 if let Err(why) = set(&mut draft, &value) {
-                    draft.note(&format!("{key} = {value}"), &why);
+                    draft.note(&written, &why);
                 }
             }
         }
     }
     finish(&mut draft, section, listen, command, there);
     Ok(vec![draft])
+}
+
+fn fate(key: &str) -> &'static Fate {
+    if PLUGINS.contains(&key) {
+        return &Fate::Seen;
+    }
+    let known = FATES.iter().find(|(names, _)| names.contains(&key));
+    let known = known
+        .or_else(|| FAMILIES.iter().find(|(begins, _)| begins.iter().any(|begin| key.starts_with(begin))));
+    // "umask 027" is no option with that name.
+    known.filter(|_| !key.contains(char::is_whitespace)).map_or(&Fate::Note(UNKNOWN), |(_, fate)| fate)
+}
+
+/// A listener of the app's own protocol or of HTTP.
+fn listener(draft: &mut Draft, listen: &mut Vec<Table>, key: &str, value: &str, ini: &Path) {
+    let written = format!("{key} = {value}");
+    if is_placeholder(value) {
+        return draft.note(&written, PLACEHOLDER);
+    }
+    let mut entry = if value.starts_with(['/', '@']) || value.contains(':') {
+        address(value)
+    } else {
+        draft.note(&written, "is taken to lie beside the file that was imported");
+        let full = std::path::absolute(ini).unwrap_or_else(|_| ini.to_owned());
+        address(&full.with_file_name(value).to_string_lossy())
+    };
+    if HTTP.contains(&key) {
+        entry.insert("protocol".to_owned(), "http".into());
+    } else if !key.starts_with("fastcgi") {
+        draft.note(&written, "speaks FastCGI now: fastcgi_pass in place of uwsgi_pass");
+    }
+    listen.push(entry);
 }
 
 /// `$(NAME)`, `%(name)`, `%n`: known to uWSGI alone.

@@ -70,7 +70,13 @@ impl Link {
 
     /// The next report. Descriptors that a worker sends are dropped by the kernel.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Received {
-        match recv(self.0.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+        let mut take = || recv(self.0.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT);
+        // A worker that ended with an order unread: the kernel says so first, and then gives its last reports.
+        let taken = match take() {
+            Err(Errno::ECONNRESET) => take(),
+            taken => taken,
+        };
+        match taken {
             Ok(0) => Received::Over("it closed its control socket".to_owned()),
             Ok(n) => match control::from_bytes(buffer.get(..n).unwrap_or_default()) {
                 Ok(report) => Received::Report(report),
@@ -126,6 +132,20 @@ impl Page {
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
+
+    #[test]
+    fn the_last_report_of_a_worker_that_left_an_order_unread_is_heard() {
+        let (link, theirs) = Link::pair().unwrap();
+        link.send(&Order::Retire, &[]).unwrap();
+        let report = Report::BootFailed { message: "no".to_owned() };
+        nix::sys::socket::send(theirs.as_raw_fd(), &control::to_bytes(&report).unwrap(), MsgFlags::empty())
+            .unwrap();
+        drop(theirs);
+        let mut buffer = [0; 256];
+        let heard = link.receive(&mut buffer);
+        assert!(matches!(&heard, Received::Report(said) if *said == report), "{heard:?}");
+        assert!(matches!(link.receive(&mut buffer), Received::Over(_)));
+    }
 
     #[test]
     fn a_page_cannot_be_shrunk_or_grown_by_who_holds_it() {

@@ -5,7 +5,7 @@
 //! at rest makes no system call; what a worker says is a claim, and what it breaks is its own.
 //!
 //! The files: `worker` (a worker from start to end), `place` (what is held of a pool), `change` (config and
-//! reloads), `spawn`, `link`, `reap`, `lines`, `log`, `poll`, `signals`: one system interface each.
+//! reloads), `spawn`, `link`, `reap`, `lines`, `log`, `poll`, `signals`, `temporary`: one system interface each.
 
 mod carry;
 mod cgroup;
@@ -22,6 +22,7 @@ mod signals;
 mod slow;
 mod spawn;
 mod state;
+mod temporary;
 mod tryout;
 mod upgrade;
 mod view;
@@ -150,6 +151,7 @@ pub(crate) struct Shell {
     notify: Notify,
     watches: watch::Watches,
     groups: Option<cgroup::Groups>,
+    temporary: temporary::Temporary,
     /// Warnings about the config that were given already.
     warned: HashSet<String>,
     finished: bool,
@@ -205,6 +207,7 @@ impl Shell {
             notify: Notify::from_environment(),
             watches: watch::Watches::default(),
             groups: cgroup::Groups::find(),
+            temporary: temporary::Temporary::default(),
             warned: HashSet::new(),
             finished: false,
         })
@@ -390,6 +393,9 @@ impl Shell {
             self.let_go(closed);
             if self.names.get(&place.name) == Some(&pool) {
                 self.names.remove(&place.name);
+            }
+            if !self.names.contains_key(&place.name) {
+                self.temporary.remove(&place.name);
             }
             tracing::info!(pool = place.name, "the pool is gone");
             self.watch_files(pool);

@@ -22,10 +22,12 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::process::CommandExt,
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
+/// Where programs put temporary files (environ(7)).
+const TMPDIR: &str = "TMPDIR";
 /// Seconds after which a client of a stopped or failed pool may come again.
 const RETRY_AFTER: u32 = 5;
 
@@ -51,7 +53,8 @@ pub(crate) struct Which {
     pub(crate) lot: u64,
 }
 
-/// Starts a worker of a pool and tells it what to become and to serve.
+/// Starts a worker of a pool and tells it what to become and to serve. `temporary` is its TMPDIR, where the pool has one
+/// of its own.
 ///
 /// # Errors
 /// Where the system refuses; nothing is left behind but, at most, a process that ends by itself because its
@@ -60,6 +63,7 @@ pub(crate) fn start(
     program: &Path,
     groups: Option<&Groups>,
     revision: &Revision,
+    temporary: Option<PathBuf>,
     queue: &Queue,
     which: Which,
 ) -> io::Result<Started> {
@@ -77,6 +81,7 @@ pub(crate) fn start(
         .args(["worker", &settings.name])
         .env_clear()
         .envs(&settings.env)
+        .envs(temporary.as_ref().map(|directory| (TMPDIR, directory)))
         .stdin(theirs)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -94,7 +99,9 @@ pub(crate) fn start(
     // Before it is told what to become: none of its work is outside.
     let grouped = groups.is_some_and(|groups| group(groups, settings, which, pid));
     // Its end is reaped with all others; `child` itself is not needed.
-    introduce(&link, revision, queue, &page, access_log.as_ref(), which)?;
+    let serve = serve_order(revision, temporary.as_deref(), which);
+    let orders = [Order::Become(Box::new(become_order(settings, which.kind))), Order::Serve(Box::new(serve))];
+    introduce(&link, orders, revision, queue, &page, access_log.as_ref())?;
     Ok(Started { pid, link, page, output, grouped })
 }
 
@@ -111,17 +118,17 @@ fn group(groups: &Groups, settings: &settings::Pool, which: Which, pid: i32) -> 
 
 fn introduce(
     link: &Link,
+    [become_, serve]: [Order; 2],
     revision: &Revision,
     queue: &Queue,
     page: &Page,
     access_log: Option<&File>,
-    which: Which,
 ) -> io::Result<()> {
-    link.send(&Order::Become(Box::new(become_order(&revision.settings, which.kind))), &[])?;
+    link.send(&become_, &[])?;
     let mut fds: Vec<BorrowedFd<'_>> = revision.sockets.iter().map(|s| s.bound.fd.as_fd()).collect();
     fds.extend([queue.receiving.as_fd(), queue.sending.as_fd(), page.0.as_fd()]);
     fds.extend(access_log.map(AsFd::as_fd));
-    link.send(&Order::Serve(Box::new(serve_order(revision, which))), &fds)
+    link.send(&serve, &fds)
 }
 
 fn become_order(settings: &settings::Pool, kind: Kind) -> Become {
@@ -136,7 +143,7 @@ fn become_order(settings: &settings::Pool, kind: Kind) -> Become {
     }
 }
 
-fn serve_order(revision: &Revision, which: Which) -> Serve {
+fn serve_order(revision: &Revision, temporary: Option<&Path>, which: Which) -> Serve {
     let settings = &revision.settings;
     let listener = |socket: &super::place::Socket| Listener {
         address: socket.listen.address.to_string(),
@@ -147,7 +154,7 @@ fn serve_order(revision: &Revision, which: Which) -> Serve {
         pool: settings.name.clone(),
         generation: which.generation,
         listeners: revision.sockets.iter().map(|s| listener(s)).collect(),
-        apps: settings.apps.clone(),
+        apps: settings.apps.iter().map(|app| with_temporary(app, temporary)).collect(),
         limits: settings.limits.clone(),
         max_requests: max_requests(settings, which.lot),
         memory_soft: settings.memory.soft,
@@ -166,6 +173,21 @@ fn serve_order(revision: &Revision, which: Which) -> Serve {
         serve.access_log = None;
     }
     serve
+}
+
+/// What an app starts has no environment of its worker's.
+fn with_temporary(app: &App, temporary: Option<&Path>) -> App {
+    let mut app = app.clone();
+    let env = match &mut app.runtime {
+        Runtime::Cgi(cgi) => Some(&mut cgi.env),
+        Runtime::Fastcgi(fastcgi) => Some(&mut fastcgi.env),
+        Runtime::Files(_) | Runtime::Demo | Runtime::Unavailable { .. } => None,
+    };
+    let env = env.filter(|env| !env.iter().any(|(name, _)| name == TMPDIR));
+    if let (Some(env), Some(temporary)) = (env, temporary) {
+        env.push((TMPDIR.to_owned(), temporary.to_string_lossy().into_owned()));
+    }
+    app
 }
 
 /// Takes the jitter off, so that workers that began together do not end together.

@@ -28,6 +28,9 @@ pub(crate) struct State {
     pub(crate) last_pool: u64,
     pub(crate) last_revision: u64,
     pub(crate) started: SystemTime,
+    /// Where pools have their directories for temporary files.
+    #[serde(default)]
+    pub(crate) temporary: Option<PathBuf>,
 }
 
 /// `[supervisor]`, for where the config cannot be read at that moment.

@@ -12,6 +12,7 @@ use super::{
     place::Revision,
     reap::{self, End},
     spawn::{self, Started, Which},
+    temporary::Temporary,
 };
 use crate::{
     fleet::{Kind, WorkerId},
@@ -55,6 +56,7 @@ pub(crate) fn boot(pools: Vec<Pool>) -> Vec<(String, String)> {
     let mut waiting = VecDeque::from(pools);
     let mut running: Vec<Tryout> = Vec::new();
     let mut faults = Vec::new();
+    let mut temporary = Temporary::default();
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(e) => return vec![(String::new(), format!("find the own program: {e}"))],
@@ -64,7 +66,7 @@ pub(crate) fn boot(pools: Vec<Pool>) -> Vec<(String, String)> {
             && let Some(pool) = waiting.pop_front()
         {
             let name = pool.name.clone();
-            match Tryout::start(pool, &program) {
+            match Tryout::start(pool, &program, &mut temporary) {
                 Ok(tryout) => running.push(tryout),
                 Err(message) => faults.push((name, message)),
             }
@@ -108,13 +110,16 @@ impl Verdict {
 }
 
 impl Tryout {
-    fn start(mut pool: Pool, program: &Path) -> Result<Tryout, String> {
+    fn start(mut pool: Pool, program: &Path, temporary: &mut Temporary) -> Result<Tryout, String> {
         pool.access_log = None; // nothing is left behind
         let queue = Queue::new().map_err(|e| format!("make the hand-over queue: {e}"))?;
         let until = Instant::now() + pool.boot_timeout;
         let revision = Revision { settings: pool, sockets: Vec::new() };
         let which = Which { worker: WorkerId(0), kind: Kind::App, generation: 0, lot: 0 };
-        let started = spawn::start(program, None, &revision, &queue, which).map_err(|e| e.to_string())?;
+        let started = temporary
+            .of(&revision.settings)
+            .and_then(|temporary| spawn::start(program, None, &revision, temporary, &queue, which))
+            .map_err(|e| e.to_string())?;
         Ok(Tryout { pool: revision.settings, started, _queue: queue, said: Vec::new(), until })
     }
 

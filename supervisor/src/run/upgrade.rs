@@ -15,6 +15,7 @@ use super::{
     change, link, log, now,
     place::{Place, Revision, Socket},
     state::{self, State},
+    temporary::Temporary,
     worker::{Output, Worker},
 };
 use crate::{
@@ -216,6 +217,7 @@ impl Shell {
             last_pool: self.last_pool,
             last_revision: self.last_revision,
             started: self.started,
+            temporary: self.temporary.path(),
         }
     }
 
@@ -248,6 +250,7 @@ impl Shell {
         self.fleet = state.fleet;
         (self.last_output, self.last_pool) = (state.last_output, state.last_pool);
         (self.last_revision, self.started) = (state.last_revision, state.started);
+        self.temporary = Temporary::resumed(state.temporary);
         let mut sockets = Vec::new();
         for socket in state.sockets {
             let fd = cargo.take(socket.fd)?;

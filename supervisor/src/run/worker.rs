@@ -95,7 +95,14 @@ impl Shell {
         let Some((place, settings)) = place.and_then(|p| Some((p, p.revisions.get(&revision)?))) else {
             return self.not_started(worker, "its settings are in force no more".to_owned());
         };
-        match spawn::start(&self.program, self.groups.as_ref(), settings, &place.queue, which) {
+        let temporary = match which.kind {
+            Kind::App => self.temporary.of(&settings.settings),
+            Kind::StandIn => Ok(None),
+        };
+        let started = temporary.and_then(|temporary| {
+            spawn::start(&self.program, self.groups.as_ref(), settings, temporary, &place.queue, which)
+        });
+        match started {
             Ok(started) => {
                 let name = place.name.clone();
                 tracing::debug!(pool = name, worker = started.pid, generation = which.generation, "started");

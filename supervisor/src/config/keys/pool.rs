@@ -136,7 +136,8 @@ pub(crate) static POOL: Table = Table {
                 Kind::Duration { zero: true },
                 Some("\"0s\""),
                 "A request that takes longer is logged, with where its worker and the programs that the worker \
-                 started wait in the kernel. \"0s\": none is.",
+                 started wait in the kernel: its whole stack where Hostler has CAP_SYS_ADMIN, which the packaged unit does not \
+                 give; else the one function that each sleeps in. \"0s\": none is.",
                 "\"2s\"",
             ),
             key("limits", Kind::Table(&LIMITS), None, "Resource limits of each worker.", "{ core = \"0\" }"),
@@ -161,10 +162,15 @@ pub(crate) static SANDBOX: Table = Table {
     title: "[pool.NAME.sandbox]",
     meaning: "What the workers of the pool and all that they start may reach, within what their user may. Beside \
               what is named here they can read and execute what lies beneath /usr, /bin, /sbin, /lib, /lib64, /opt \
-              and /etc, read /proc, use the directory for temporary files (TMPDIR of \"env\", else /tmp) and the \
+              and /etc, read /proc, use their directory for temporary files and the \
               devices null, zero, full, random and urandom, and read the directories in which the roots of the \
-              pool's apps lie, since a deploy may put another root in the place of one. A TMPDIR of the pool's own \
-              keeps it out of /tmp. Modes, owners, times and attributes of files are not guarded. An app that \
+              pool's apps lie, since a deploy may put another root in the place of one. /tmp and /var/tmp they cannot \
+              reach, unless \"write\" names them: TMPDIR names a directory of the pool's own, which \
+              mktemp(1), Python's tempfile, PHP and all that goes by TMPDIR use. Its workers share it, also over \
+              reloads and upgrades; it is removed when the pool is dropped and when Hostler ends. A TMPDIR of \"env\" is \
+              used in its place, and left alone. An app that writes to \"/tmp/\" by that name needs either that in \
+              \"write\", or hostler@.service, which has a /tmp of its own. Modes, owners, times and attributes of files \
+              are not guarded. An app that \
               reaches for more is told \"permission denied\" (EACCES). Needs Landlock (Linux 5.13), and for \
               network = false seccomp; a kernel that lacks them lets no worker start.",
     keys: &[
