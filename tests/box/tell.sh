@@ -34,6 +34,8 @@ wait_for() {
   done
 }
 
+# As a machine that upgrades by itself does it: the config that was changed here stays.
+apt_install() { in_box apt-get install -q -y --allow-downgrades -o Dpkg::Options::=--force-confold "/mnt/$1"; }
 page() { [[ $(in_box curl -sS --max-time 20 http://localhost/) == *"Hostler works"* ]]; }
 property() { in_box systemctl show --property "$1" --value hostler.service; }
 is() { [ "$1" = "$2" ] || { echo "it is \"$1\", not \"$2\""; return 1; }; }
@@ -113,6 +115,8 @@ open(former, "wb").write(program.replace(version.encode(), b"0.0.1"))' "$target/
     dpkg-deb -R "$1" "$place.repack"
     sed -i "s/^Version: .*/Version: $name/" "$place.repack/DEBIAN/control"
     [ "$name" != "$version~old" ] || install -m 755 "$place.former" "$place.repack/usr/bin/hostler"
+    # The newest has another config than the one that was changed here.
+    [ "$name" != "$version+newer" ] || echo "# of a newer version" >>"$place.repack/etc/hostler/hostler.toml"
     dpkg-deb --root-owner-group -Zgzip -z1 -b "$place.repack" "$2/${name#"$version"}.deb" >/dev/null
   done
   rm -rf "$place.repack"

@@ -310,6 +310,12 @@ pub(super) fn read(path: &Path, text: &str, programs: &[PathBuf]) -> Result<Vec<
             }
         }
     }
+    for other in sections.iter().filter(|other| other.name != "uwsgi" && !other.name.is_empty()) {
+        draft.note(
+            &format!("[{}]", other.name),
+            "is another set of options: import it from a file of its own",
+        );
+    }
     finish(&mut draft, section, listen, command, there);
     Ok(vec![draft])
 }

@@ -5,7 +5,7 @@ version=$(dpkg-deb -f "$deb" Version)
 runs_what_is_installed() {
   is "$(in_box readlink "/proc/$(property MainPID)/exe")" /usr/bin/hostler && in_box cmp "/proc/$(property MainPID)/exe" /usr/bin/hostler
 }
-install() { in_box apt-get install -q -y --allow-downgrades "/mnt/others/$1.deb"; }
+install() { apt_install "others/$1.deb"; }
 
 say "upgrade from the previous version under load"
 ok "the older one is installed" install '~old'
@@ -54,8 +54,11 @@ in_box systemctl stop hostler.service
 ok "with it the service does not start" not in_box systemctl start hostler.service
 ok "nor does systemd try again and again" sh -c '[ "$1" -le 1 ]' sh "$(property NRestarts)"
 ok "apt upgrades a service that failed" install +newer
+ok "a config that is new in the package is laid beside the one that was changed here" in_box \
+  grep -q "of a newer version" /etc/hostler/hostler.toml.dpkg-dist
+ok "which is as it was" in_box grep -q "this is no toml" /etc/hostler/hostler.toml
 ok "nothing is half installed" is "$(in_box dpkg --audit | wc -l)" 0
-ok "apt reinstalls it" in_box apt-get install -q -y --reinstall "/mnt/others/+newer.deb"
+ok "apt reinstalls it" in_box apt-get install -q -y --reinstall /mnt/others/+newer.deb
 in_box cp -p /root/good.toml /etc/hostler/hostler.toml
 in_box rm /root/good.toml
 in_box systemctl reset-failed hostler.service

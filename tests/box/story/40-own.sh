@@ -39,6 +39,14 @@ shoot "$pid"
 ok "systemd starts another after a SIGKILL" wait_for own_back
 own_end
 ok "which refused nobody" own_kept
+pid=$(own_property MainPID)
+own_load
+ok "an upgrade of the package" apt_install others/+new.deb
+own_end
+own_lost_nothing() { own_kept && [ "$(counted wrong "$place.own")" = 0 ]; }
+ok "loses no request of hers" own_lost_nothing
+ok "under the same process id" is "$(own_property MainPID)" "$pid"
+ok "in the new program" is "$(in_box readlink "/proc/$pid/exe")" /usr/bin/hostler
 in_box systemctl disable --quiet --now hostler@alice.service
 ok "stopped, it leaves nothing in /run" in_box test ! -e /run/hostler-alice
 
