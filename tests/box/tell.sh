@@ -101,6 +101,7 @@ lost_nothing() { refused_nobody && [ "$(counted wrong "$place".{nginx,socket,por
 
 # make_versions FILE DIRECTORY: packages of an older version and of two newer ones. Until there is a former release, its
 # program is the one of the debug profile with the number 0.0.1 written over its own: another program, that says so.
+# HOSTLER_FORMER names one in its place, such as a build of an earlier commit.
 make_versions() {
   local version name
   version=$(dpkg-deb -f "$1" Version)
@@ -109,7 +110,8 @@ make_versions() {
 import sys
 program, former, version = open(sys.argv[1], "rb").read(), sys.argv[2], sys.argv[3]
 assert len(version) == 5, "the number that is written over must be of the same length"
-open(former, "wb").write(program.replace(version.encode(), b"0.0.1"))' "$target/debug/hostler" "$place.former" "$version"
+open(former, "wb").write(program.replace(version.encode(), b"0.0.1"))' \
+    "${HOSTLER_FORMER:-$target/debug/hostler}" "$place.former" "$version"
   for name in "$version~old" "$version+new" "$version+newer"; do
     rm -rf "$place.repack"
     dpkg-deb -R "$1" "$place.repack"
