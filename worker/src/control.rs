@@ -59,6 +59,7 @@ pub struct Become {
 pub struct Sandbox {
     /// Roots of the pool's apps: it may read and execute beneath the directories in which they lie, so that a root
     /// may be replaced by another in its place.
+    #[serde(default)]
     pub roots: Vec<String>,
     /// Beneath these it may read and execute.
     pub read: Vec<String>,
@@ -68,6 +69,7 @@ pub struct Sandbox {
     pub network: bool,
     /// The config asks for it: what is in it may also execute the programs of the system, read `/etc`, and use the
     /// directory for temporary files; and where the kernel cannot enforce it, the worker must not start.
+    #[serde(default)]
     pub asked_for: bool,
 }
 

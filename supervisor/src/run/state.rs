@@ -166,3 +166,20 @@ impl From<&Settings> for settings::Log {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Written by the program of that day: a new field that has no default is found here, and not at an upgrade.
+    const EARLIER: &[u8] = include_bytes!("golden/state-2026-11-30.json");
+
+    #[test]
+    fn a_state_that_an_earlier_program_wrote_is_read() {
+        let state = State::from_bytes(EARLIER).unwrap();
+        let names: Vec<&str> = state.places.iter().map(|place| place.name.as_str()).collect();
+        assert_eq!(names, ["www", "cgi", "fcgi"]);
+        assert_eq!(state.workers.len(), 2);
+        assert!(state.places[1].revisions[0].1.sandbox.is_some());
+    }
+}

@@ -13,6 +13,7 @@ say "fault 22: a faulty pool"
 load
 in_box sh -c 'printf "[pool.bad]\nuser = \"nobody-knows\"\nruntme = \"files\"\n" >/etc/hostler/pools.d/bad.toml'
 ok "check names file, line and column" sh -c 'echo "$1" | grep -q "/etc/hostler/pools.d/bad.toml:2:[0-9]*: "' sh "$(in_box hostler check 2>&1 || true)"
+ok "and knows the word that was meant" grep -q 'unknown key "runtme".*did you mean "runtime"' <(in_box hostler check 2>&1)
 ok "systemctl reload fails" not in_box systemctl reload hostler.service
 ok "the service is active" is "$(property ActiveState)" active
 forget_starts

@@ -37,6 +37,36 @@ ok "downgrade: no request failed" lost_nothing
 ok "the older program runs" runs_what_is_installed
 ok "and says so" is "$(said)" 0.0.1
 
+say "maintainer scripts, each call of dpkg twice"
+# As a distribution's reviewer asks: idempotent, and tolerant of a call that was not expected.
+cat >"$place/scripts" <<'END'
+set -eu
+export DPKG_MAINTSCRIPT_PACKAGE=hostler
+cd /var/lib/dpkg/info
+for _ in 1 2; do
+	./hostler.preinst upgrade 0.0.1
+	./hostler.prerm upgrade 0.0.1
+	./hostler.prerm failed-upgrade 0.0.1
+	./hostler.postrm upgrade 0.0.1
+	./hostler.postrm failed-upgrade 0.0.1
+	./hostler.postrm abort-upgrade 0.0.1
+	./hostler.postrm abort-install
+	./hostler.preinst abort-upgrade 0.0.1
+	./hostler.prerm deconfigure in-favour other 1
+	./hostler.postinst abort-upgrade 0.0.1
+	./hostler.postinst abort-deconfigure in-favour other 1
+	./hostler.postinst abort-remove
+	./hostler.postinst configure 0.0.1
+done
+END
+chmod 755 "$place/scripts"
+load
+ok "all end well" in_box sh /mnt/scripts
+end_load
+ok "no request failed" lost_nothing
+ok "without a running systemd too" in_box unshare --mount sh -c \
+  'mount -t tmpfs none /run && DPKG_MAINTSCRIPT_PACKAGE=hostler /var/lib/dpkg/info/hostler.postinst configure'
+
 say "a restart after upgrades"
 load
 forget_starts
