@@ -33,9 +33,8 @@ use crate::{Error, answer::Answer, app::App, control::Fastcgi, hand::HAND, paths
 use hostler_proto::Role;
 use http::StatusCode;
 use nix::{
-    errno::Errno,
     fcntl::{OFlag, open},
-    poll::{PollFd, PollFlags, PollTimeout, poll},
+    poll::{PollFd, PollTimeout, poll},
     sys::{
         socket::{MsgFlags, recv, send},
         stat::Mode,
@@ -86,17 +85,33 @@ struct Conn {
     id: u16,
     /// It has carried a request.
     asked: bool,
+    /// Bytes of its last answer that are still in it; see `incoming`.
+    held: usize,
+}
+
+/// Whether the other end closes within that time.
+fn hangs_up(stream: &UnixStream, time: PollTimeout) -> bool {
+    !poll(&mut [PollFd::new(stream.as_fd(), pump::HUNG_UP)], time).is_ok_and(|count| count == 0)
 }
 
 impl Conn {
     fn fresh(stream: UnixStream) -> Conn {
-        Conn { stream, id: ID, asked: false }
+        Conn { stream, id: ID, asked: false, held: 0 }
     }
 
     /// Still open, and nothing came on it that nobody asked for.
     fn is_open(&self) -> bool {
-        let peeked = recv(self.stream.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
-        matches!(peeked, Err(Errno::EAGAIN))
+        sys::arrived(self.stream.as_fd()).is_ok_and(|bytes| bytes == self.held)
+            && !hangs_up(&self.stream, PollTimeout::ZERO)
+    }
+}
+
+impl Drop for Conn {
+    /// To a program whose answer was not read to its end, a closed connection is a broken one.
+    fn drop(&mut self) {
+        if self.held > 0 {
+            let _ = recv(self.stream.as_raw_fd(), &mut vec![0; self.held], MsgFlags::MSG_DONTWAIT);
+        }
     }
 }
 
@@ -255,10 +270,7 @@ impl Relay {
             }
             let Some(program) = &mut self.program else { continue };
             match program.connect() {
-                Ok(conn) => {
-                    ready::prepare(&conn);
-                    return Ok(Conn::fresh(conn));
-                }
+                Ok(conn) => return Ok(Conn::fresh(conn)),
                 Err(why) => {
                     if program.ended(DYING).is_none() {
                         return Err(refuse(format!("connect to {}: {why}", self.name())));
@@ -286,8 +298,9 @@ impl Relay {
         }
         let mut again = !body;
         loop {
-            let conn = self.reach()?;
+            let mut conn = self.reach()?;
             let root = self.scripts.as_ref().map(Scripts::root);
+            self.buffers.incoming.held = std::mem::take(&mut conn.held);
             let begin = (conn.id, self.keeps != Some(false));
             params::write(&mut self.buffers.out, begin, request, view, root);
             let source = match spool.take() {
@@ -330,17 +343,19 @@ impl Relay {
     }
 
     /// Keeps a connection for the next request, where it is fit for one.
-    fn keep(&mut self, Conn { stream, id, .. }: Conn, outcome: &Outcome) {
+    fn keep(&mut self, mut conn: Conn, outcome: &Outcome) {
         let clean =
             matches!(outcome, Outcome::Answered { clean: true } | Outcome::LocalRedirect { clean: true, .. });
+        conn.held = self.buffers.incoming.held;
         let keeps = *self.keeps.get_or_insert_with(|| {
             // Said by no program: whether it closes is seen once, after its first answer.
-            let waited =
-                poll(&mut [PollFd::new(stream.as_fd(), PollFlags::POLLIN)], PollTimeout::from(CLOSING));
-            waited.is_ok_and(|count| count == 0)
+            !hangs_up(&conn.stream, PollTimeout::from(CLOSING))
         });
-        let next = Conn { stream, id: if id == ID { ID + 1 } else { ID }, asked: true };
-        self.conn = (clean && keeps).then_some(next);
+        if clean && keeps {
+            conn.id = if conn.id == ID { ID + 1 } else { ID };
+            conn.asked = true;
+            self.conn = Some(conn);
+        }
     }
 
     /// Nobody waits for the program's answer any more.

@@ -91,11 +91,6 @@ pub(super) fn answers(
     Err(format!("its ready_path was not answered in time: {last}"))
 }
 
-/// Makes a connection fit for requests: reads wait a moment, no more.
-pub(super) fn prepare(conn: &UnixStream) {
-    let _ = conn.set_read_timeout(Some(QUICK));
-}
-
 enum Said {
     Answer,
     Nothing,
@@ -108,10 +103,7 @@ enum Said {
 fn connect(program: &mut Program, until: Instant) -> Result<UnixStream, String> {
     loop {
         let why = match program.connect() {
-            Ok(conn) => {
-                prepare(&conn);
-                return Ok(conn);
-            }
+            Ok(conn) => return Ok(conn),
             Err(why) => why,
         };
         pause(program, PAUSE)?;
@@ -146,7 +138,7 @@ fn ask(
         let _ = poll(&mut fds, PollTimeout::from(5u8));
         let [answered, ended] = fds.map(|fd| fd.any().unwrap_or(false));
         if answered || ended {
-            match incoming.read(conn, false) {
+            match incoming.read(conn) {
                 Ok(0) => return Ok(Said::Closed { read: true }),
                 Ok(_) => {}
                 Err(Errno::EAGAIN | Errno::EINTR) if !ended => {}
@@ -181,10 +173,16 @@ fn drained(conn: &UnixStream, incoming: &mut Incoming) -> bool {
         if incoming.is_empty() {
             return true;
         }
-        if !incoming.read(conn, true).is_ok_and(|count| count > 0) {
+        if !read_soon(conn, incoming).is_ok_and(|count| count > 0) {
             return false;
         }
     }
+}
+
+/// Reads what comes within a moment.
+fn read_soon(conn: &UnixStream, incoming: &mut Incoming) -> nix::Result<usize> {
+    poll(&mut [PollFd::new(conn.as_fd(), PollFlags::POLLIN)], PollTimeout::from(QUICK))?;
+    incoming.read(conn)
 }
 
 /// `GET_VALUES` for all that the specification names.
@@ -222,7 +220,7 @@ fn get(
             Piece::End(_) => return Some(Head::parse(&head, 64 * 1024).ok()??.status),
             Piece::Broken => return None,
             Piece::Stderr(_) | Piece::Values => {}
-            Piece::More => match incoming.read(conn, true) {
+            Piece::More => match read_soon(conn, incoming) {
                 Ok(0) => return None,
                 Ok(_) => {}
                 Err(Errno::EAGAIN | Errno::EINTR) if Instant::now() < until => {}

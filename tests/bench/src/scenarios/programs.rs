@@ -46,8 +46,9 @@ fn cgi(ground: &Ground, extent: &Extent, report: &mut Report) -> Result<(), Erro
 fn php(ground: &Ground, extent: &Extent, report: &mut Report) -> Result<(), Error> {
     let theirs = peers::php_fpm(ground)?;
     let program = ground.program("php-cgi8.2", "php8.2-cgi")?;
+    // As php-fpm: without Debian's php.ini.
     let serving = format!(
-        "runtime = \"fastcgi\"\ncommand = [\"{}\"]\nenv = {{ PHP_FCGI_CHILDREN = \"0\", PHP_FCGI_MAX_REQUESTS = \"0\" }}\n",
+        "runtime = \"fastcgi\"\ncommand = [\"{}\", \"-c\", \"/dev/null\"]\nenv = {{ PHP_FCGI_CHILDREN = \"0\", PHP_FCGI_MAX_REQUESTS = \"0\" }}\n",
         program.display()
     );
     let ours = Hostler::start(ground, "php", 4, &serving)?;
