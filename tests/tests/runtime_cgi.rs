@@ -442,11 +442,32 @@ fn real_nginx_passes_requests_to_scripts_and_back() {
 }
 
 #[test]
-fn a_script_that_writes_a_status_line_is_understood() {
-    let place =
-        scripts(&[("nph-a.cgi", "printf 'HTTP/1.0 203 Odd\\r\\nContent-Type: text/plain\\r\\n\\r\\nraw'")]);
-    let answer = http(&place).http().get("/cgi/nph-a.cgi");
-    assert_eq!((answer.status, answer.text().as_str()), (203, "raw"));
+fn a_script_that_frames_its_answer_itself_is_framed_anew_or_refused() {
+    const NPH: [(&str, u16, &str); 6] = [
+        ("HTTP/1.0 203 Odd\\r\\nContent-Type: text/plain\\r\\nConnection: close\\r\\n\\r\\nraw", 203, "raw"),
+        ("HTTP/1.1 200 OK\\nContent-Type: text/plain\\nContent-Length: 3\\n\\nraw", 200, "raw"),
+        ("HTTP/1.1 302 Found\\r\\nLocation: /cgi/nph-0.cgi\\r\\n\\r\\n", 302, ""),
+        (
+            "HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n1\\r\\na\\r\\n0\\r\\n\\r\\n",
+            500,
+            "500",
+        ),
+        ("HTTP/1.1 100 Continue\\r\\n\\r\\nHTTP/1.1 200 OK\\r\\n\\r\\n", 500, "500"),
+        ("HTTP/1.1 200 OK\\nContent-Length: 3\\n\\nlonger", 500, "500"),
+    ];
+    let named: Vec<_> = NPH
+        .iter()
+        .enumerate()
+        .map(|(at, nph)| (format!("nph-{at}.cgi"), format!("printf '{}'", nph.0)))
+        .collect();
+    let place = scripts(&named.iter().map(|(name, text)| (&name[..], &text[..])).collect::<Vec<_>>());
+    let worker = http(&place);
+    let mut client = worker.http();
+    for (at, (_, status, body)) in NPH.iter().enumerate() {
+        let answer = client.get(&format!("/cgi/nph-{at}.cgi"));
+        assert_eq!(answer.status, *status, "{at}");
+        assert!(answer.text().starts_with(body), "{at}: {}", answer.text());
+    }
 }
 
 #[test]

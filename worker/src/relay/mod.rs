@@ -271,11 +271,14 @@ impl Relay {
             let Some(program) = &mut self.program else { continue };
             match program.connect() {
                 Ok(conn) => return Ok(Conn::fresh(conn)),
-                Err(why) => {
-                    if program.ended(DYING).is_none() {
-                        return Err(refuse(format!("connect to {}: {why}", self.name())));
-                    }
+                Err(why) if program.ended(DYING).is_none() => {
+                    eprintln!(
+                        "hostler: {} lives and cannot be reached: {why}",
+                        self.settings.command.first().map_or("", String::as_str)
+                    );
+                    program.kill();
                 }
+                Err(_) => {}
             }
         }
         Err(refuse(format!("{} ends as soon as it is started", self.name())))
