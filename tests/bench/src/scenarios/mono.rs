@@ -1,8 +1,8 @@
 //! `mono`: fastcgi-mono-server4, which grows with each request, alone and under Hostler with a soft limit of memory:
 //! no request fails, memory holds, and what it costs.
 //!
-//! Always holds: the same page, the same connections, the same number of requests for both; private memory is looked
-//! at all the time, of each worker with all below it.
+//! Always holds: the same page and the same connections for both; private memory is looked at all the time, of each
+//! worker with all below it.
 
 use crate::{
     ground::Ground,
@@ -35,9 +35,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How much, and where the result goes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mono {
-    /// Requests to each of both
+    /// Requests to Hostler
     #[arg(long, default_value_t = 100_000)]
     requests: u64,
+    /// Requests to mono alone: for its rate, fewer do
+    #[arg(long, default_value_t = 20_000)]
+    alone: u64,
     /// Hostler's workers
     #[arg(long, default_value_t = 2)]
     workers: usize,
@@ -68,9 +71,9 @@ impl Mono {
         progress("");
         let mut report = Report::default();
         report.line(format!(
-            "{} requests of hello.aspx on {CONNECTIONS} fresh connections: fastcgi-mono-server4 alone (one process, \
-             many threads), and under Hostler with {} workers and `memory.soft = \"{SOFT}MiB\"`.\n",
-            self.requests, self.workers
+            "hello.aspx on {CONNECTIONS} fresh connections: {} requests to fastcgi-mono-server4 alone (one process, \
+             many threads), and {} to it under Hostler with {} workers and `memory.soft = \"{SOFT}MiB\"`.\n",
+            self.alone, self.requests, self.workers
         ));
         let head = ["server", "req/s", "failed", "CPU us", "p50 us", "p99", "processes", "most MiB of one"];
         report.table(&head, &[row("alone", &alone), row("hostler", &hosted)]);
@@ -86,7 +89,8 @@ impl Mono {
 
     fn command(&self) -> String {
         let mut command = "cargo run --release -p hostler-bench -- mono --install".to_owned();
-        let _ = write!(command, " --requests {} --workers {} --write", self.requests, self.workers);
+        let (requests, alone, workers) = (self.requests, self.alone, self.workers);
+        let _ = write!(command, " --requests {requests} --alone {alone} --workers {workers} --write");
         command
     }
 
@@ -103,7 +107,7 @@ impl Mono {
         // Its own thread waits for a line on standard input otherwise.
         command.arg("/stopable=False");
         let server = Server::start(&mut command, address, &ground.path("mono.log"))?;
-        self.drive(ground, &server, |pid| vec![pid])
+        Self::drive(ground, &server, self.alone, |pid| vec![pid])
     }
 
     fn hosted(&self, ground: &Ground) -> Result<Run, Error> {
@@ -122,11 +126,11 @@ impl Mono {
         );
         let boot = "boot_timeout = \"120s\"\n";
         let ours = Hostler::start_with(ground, "ours", self.workers, &serving, boot)?;
-        self.drive(ground, &ours.server, tree::children)
+        Self::drive(ground, &ours.server, self.requests, tree::children)
     }
 
     /// Warms up, then sends all requests while memory is looked at.
-    fn drive(&self, ground: &Ground, server: &Server, of: fn(u32) -> Vec<u32>) -> Result<Run, Error> {
+    fn drive(ground: &Ground, server: &Server, requests: u64, of: fn(u32) -> Vec<u32>) -> Result<Run, Error> {
         let mut request = Request::new(Protocol::Fastcgi, false);
         request.uri = "/hello.aspx".into();
         request.parameters = script(ground, "hello.aspx");
@@ -134,7 +138,7 @@ impl Mono {
         plan.expect = "hello from mono: GET".into();
         (plan.until, plan.warm_up) = (Until::Answers(100), Duration::ZERO);
         driver::run(&plan)?;
-        plan.until = Until::Answers(self.requests);
+        plan.until = Until::Answers(requests);
         plan.tree = Some(server.pid());
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
