@@ -450,7 +450,7 @@ fn a_program_that_does_not_get_ready_is_told_with_its_last_words() {
             Fastcgi { boot_timeout: short, listen_by: ListenBy::Path, ..program(&[&hangs]) },
             vec!["it does not listen", "waiting for godot"],
         ),
-        (Fastcgi { concurrency: 2, ..program(&[&dies]) }, vec!["concurrency"]),
+        (Fastcgi { concurrency: 2, ..program(&[&dies]) }, vec!["exit status 7", "no database"]),
     ] {
         let mut worker = begun(settings);
         let Report::BootFailed { message } = worker.news() else { panic!("{:?}", worker.program.lines()) };

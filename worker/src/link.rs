@@ -11,10 +11,19 @@ use nix::{
 use std::{
     io::IoSliceMut,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 /// Descriptors that one message may bring.
 const FDS_MAX: usize = 64;
+
+/// The supervisor was told that this worker should be replaced.
+static WORN: AtomicBool = AtomicBool::new(false);
+
+/// Whether this worker has asked to be replaced.
+pub(crate) fn is_worn() -> bool {
+    WORN.load(Relaxed)
+}
 
 /// See the module.
 pub(crate) struct Link {
@@ -72,6 +81,9 @@ impl Link {
     /// Sends a report. One that cannot be sent is dropped: the supervisor is gone, or so far behind that it
     /// knows; it never waits.
     pub(crate) fn report(&self, report: &Report) {
+        if matches!(report, Report::Worn { .. }) {
+            WORN.store(true, Relaxed);
+        }
         if let Ok(bytes) = to_bytes(report) {
             let _ = send(self.fd.as_raw_fd(), &bytes, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT);
         }

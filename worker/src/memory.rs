@@ -3,6 +3,10 @@
 //! A cheap figure from `statm`; the exact one, from `smaps_rollup`, is asked for near a limit alone.
 
 use crate::heir;
+use nix::{
+    errno::Errno,
+    sys::wait::{Id, WaitPidFlag, waitid},
+};
 use std::fs;
 
 /// Private memory in bytes of this process and its children, pages shared with files left out; pages shared with a
@@ -83,6 +87,12 @@ pub(crate) fn children(pid: &str) -> Vec<String> {
         }
     }
     all
+}
+
+/// Whether this process has any child; one system call.
+pub(crate) fn has_children() -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::All, flags) != Err(Errno::ECHILD)
 }
 
 /// The children of all threads of a process, but for this one's heir, which `waitid` does not find either.

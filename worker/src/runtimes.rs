@@ -11,20 +11,22 @@ use crate::{
 };
 use http::StatusCode;
 
-/// The apps of a pool, loaded.
+/// The apps of a pool, loaded; `generation` names it and its generation.
 ///
 /// # Errors
 /// Why one cannot be loaded, as a phrase that names it.
-pub(crate) fn load(apps: &[control::App]) -> Result<Routes, String> {
+pub(crate) fn load(apps: &[control::App], generation: &str) -> Result<Routes, String> {
     let mut loaded = Vec::with_capacity(apps.len());
-    for app in apps {
-        let made = of(&app.runtime).map_err(|why| format!("app at {}: {why}", app.path))?;
+    for (number, app) in apps.iter().enumerate() {
+        let made = of(&app.runtime, format!("{generation} {number}"))
+            .map_err(|why| format!("app at {}: {why}", app.path))?;
         loaded.push((app.host.clone(), app.path.clone(), made));
     }
     Ok(Routes::new(loaded))
 }
 
-fn of(runtime: &Runtime) -> Result<Box<dyn App>, String> {
+/// `name` is of this app in all workers of its generation.
+fn of(runtime: &Runtime, name: String) -> Result<Box<dyn App>, String> {
     match runtime {
         Runtime::Unavailable { message, retry_after } => {
             Ok(Box::new(Unavailable { message: message.clone(), retry_after: retry_after.to_string() }))
@@ -32,7 +34,7 @@ fn of(runtime: &Runtime) -> Result<Box<dyn App>, String> {
         Runtime::Files(settings) => Ok(Box::new(Files::new(settings)?)),
         Runtime::Cgi(settings) => Ok(Box::new(Cgi::new(settings)?)),
         Runtime::Demo => Ok(Box::new(Demo::default())),
-        Runtime::Fastcgi(settings) => Ok(Box::new(Relay::new(settings)?)),
+        Runtime::Fastcgi(settings) => Ok(Box::new(Relay::new(settings, name)?)),
     }
 }
 

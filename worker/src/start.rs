@@ -123,7 +123,7 @@ fn supervised(link: Link, app: Option<Box<dyn App>>) -> Result<Worker, ExitCode>
     let ready = Parts::sort(fds, &serve).and_then(|parts| {
         let routes = match app {
             Some(app) => Routes::new([(None, "/".into(), app)]),
-            None => runtimes::load(&serve.apps)?,
+            None => runtimes::load(&serve.apps, &format!("{} {}", serve.pool, serve.generation))?,
         };
         Ok((routes, parts))
     });

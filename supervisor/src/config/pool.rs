@@ -412,11 +412,6 @@ impl Runtimes<'_> {
             let message = "\"{listen}\" in an argument and listen_by = \"argument\" belong together";
             check.fault(section.place("command"), message);
         }
-        if section.number32("concurrency").is_some_and(|requests| requests > 1) {
-            let message =
-                "a program has one request at a time as yet: leave \"concurrency\" out, and use more workers";
-            check.fault(section.place("concurrency"), message);
-        }
         Some(Fastcgi {
             command,
             listen_by,

@@ -141,8 +141,7 @@ fn every_key_of_a_pool_changes_what_is_meant() {
         "files" | "cgi" => "root = \"/srv\"\n",
         _ => "command = [\"/bin/app\"]\n",
     };
-    // The last one has one value that is allowed yet.
-    let listed = ["listen", "user", "runtime", "root", "command", "app", "workers", "concurrency"];
+    let listed = ["listen", "user", "runtime", "root", "command", "app", "workers"];
     for key in keys::POOL.keys.iter().filter(|key| !matches!(key.kind, Kind::Later)) {
         if listed.contains(&key.name) {
             continue;

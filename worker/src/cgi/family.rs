@@ -9,13 +9,13 @@
 //! Limitation: needs the kernel's list of children (CONFIG_PROC_CHILDREN, in Debian's kernels); without it such
 //! processes live on.
 
-use crate::memory;
+use crate::memory::{self, has_children};
 use nix::{
     errno::Errno,
     sys::{
         prctl,
         signal::{Signal, kill},
-        wait::{Id, WaitPidFlag, waitid, waitpid},
+        wait::waitpid,
     },
     unistd::Pid,
 };
@@ -56,12 +56,6 @@ impl Family {
             }
         }
     }
-}
-
-/// Whether there is any child; one system call.
-fn has_children() -> bool {
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    waitid(Id::All, flags) != Err(Errno::ECHILD)
 }
 
 fn children() -> Vec<Pid> {

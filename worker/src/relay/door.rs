@@ -3,11 +3,13 @@
 //!
 //! Always holds: nobody but this user reaches the program; once [`Door::hide`] is done nothing is left behind on
 //! the disk, however this process ends. The socket is then reached through a descriptor of its file (`O_PATH`, by
-//! way of `/proc/self/fd`), for as long as the [`Door`] lives.
+//! way of `/proc/self/fd`), for as long as the [`Door`] lives. The door of a program that workers share keeps its name
+//! until the program has ended.
 //!
 //! Limitation: a worker that is killed before its program is ready leaves an empty socket in the directory for
 //! temporary files.
 
+use super::share::Share;
 use nix::{
     fcntl::{OFlag, open},
     sys::stat::Mode,
@@ -28,13 +30,21 @@ pub(super) struct Door {
     socket: PathBuf,
     /// The socket's file, without a name.
     hidden: Option<OwnedFd>,
+    /// Other workers reach it by its name, which somebody else takes away.
+    shared: bool,
 }
 
 impl Door {
     /// A fresh directory, without a socket in it.
     pub(super) fn new() -> io::Result<Door> {
         let directory = mkdtemp(&std::env::temp_dir().join("hostler-XXXXXX"))?;
-        Ok(Door { socket: directory.join("s"), directory, hidden: None })
+        Ok(Door { socket: directory.join("s"), directory, hidden: None, shared: false })
+    }
+
+    /// The door of a program that several workers share.
+    pub(super) fn shared(share: &Share) -> Door {
+        let (directory, socket) = (share.directory().to_path_buf(), share.socket());
+        Door { directory, socket, hidden: None, shared: true }
     }
 
     /// The socket's path, for a program that binds it itself.
@@ -53,7 +63,9 @@ impl Door {
     pub(super) fn hide(&mut self) -> io::Result<()> {
         if self.hidden.is_none() {
             self.hidden = Some(open(&self.socket, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?);
-            self.remove();
+            if !self.shared {
+                self.remove();
+            }
         }
         Ok(())
     }
@@ -74,7 +86,7 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        if self.hidden.is_none() {
+        if self.hidden.is_none() && !self.shared {
             self.remove();
         }
     }

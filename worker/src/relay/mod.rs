@@ -4,8 +4,9 @@
 //! Files to read first: `pump` (how bytes flow), `program` and `warden` (how the program starts and ends), `ready`
 //! (when it may be asked), `scripts` (what a request over HTTP means).
 //!
-//! Always holds: the program has a listener of its own that nobody else reaches, and one request at a time; it is
-//! gone, with all that it started, when the worker is; an answer is whole or the connection is cut.
+//! Always holds: the program has a listener of its own that nobody else reaches, and one request at a time of each worker
+//! that uses it: one worker, or as many as `concurrency` says (`share`); it is gone, with all that it started, when
+//! the worker that started it is; an answer is whole or the connection is cut.
 //!
 //! A program that dies in a request: 502; where nothing of its answer had come and the request has no body, the
 //! request is tried once more on a fresh program, and counted. A client that leaves: the program is sent
@@ -13,7 +14,7 @@
 //! [`ABORT_GRACE`] has passed and it is replaced. A request over its time: it is replaced at once.
 //!
 //! # Limitations
-//! - One request at a time for each program (`concurrency = 1`): more workers serve more requests.
+//! - With `concurrency` a program that no request comes back from is replaced, and killed when all others are out of it.
 //! - That a program died while nothing was asked of it is noticed by the next request, which waits for a fresh one.
 //! - A program that closes its connection of itself now and then (`PHP_FCGI_MAX_REQUESTS`) may do so at the moment
 //!   at which a request is written to it: one with a body is answered 502 then.
@@ -27,9 +28,13 @@ mod program;
 mod pump;
 mod ready;
 mod scripts;
+mod share;
 pub(crate) mod warden;
 
-use crate::{Error, answer::Answer, app::App, control::Fastcgi, hand::HAND, paths, request::Request, sys};
+use crate::{
+    Error, answer::Answer, app::App, control::Fastcgi, hand::HAND, link::is_worn, paths, request::Request,
+    sys,
+};
 use hostler_proto::Role;
 use http::StatusCode;
 use nix::{
@@ -64,8 +69,12 @@ const CLOSING: u8 = 3;
 /// See the module.
 pub(crate) struct Relay {
     settings: Fastcgi,
+    /// Of this app, in all workers of its generation.
+    name: String,
     scripts: Option<Scripts>,
     program: Option<Program>,
+    /// Programs that were replaced, and in which other workers may still have requests.
+    leaving: Vec<Program>,
     conn: Option<Conn>,
     /// Whether the program is known to be ready, and until when that is waited for where it is not.
     ready: Result<(), Instant>,
@@ -138,18 +147,12 @@ struct View {
 }
 
 impl Relay {
-    /// Starts the program and waits until it is ready.
+    /// Starts the program and waits until it is ready. With `concurrency` it is shared with the other workers whose
+    /// app is called `name`.
     ///
     /// # Errors
     /// A phrase for the log: what of `settings` cannot be used, or why the program is not ready.
-    pub(crate) fn new(settings: &Fastcgi) -> Result<Relay, String> {
-        if settings.concurrency > 1 {
-            return Err(
-                "concurrency: one request at a time is all that there is yet; set it to 1, or leave it \
-                        out, and use more workers"
-                    .into(),
-            );
-        }
+    pub(crate) fn new(settings: &Fastcgi, name: String) -> Result<Relay, String> {
         let unfit = |(name, value): &&(String, String)| {
             name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
         };
@@ -164,8 +167,10 @@ impl Relay {
         let _ = sys::close_on_exec_from_3();
         let mut relay = Relay {
             settings: settings.clone(),
+            name,
             scripts,
             program: None,
+            leaving: Vec::new(),
             conn: None,
             ready: Ok(()),
             aborted: false,
@@ -176,10 +181,11 @@ impl Relay {
         relay.start()?;
         relay.wait_ready()?;
         relay.ask_ready_path()?;
+        relay.let_go();
         Ok(relay)
     }
 
-    fn name(&self) -> &str {
+    fn program_name(&self) -> &str {
         self.settings.command.first().map_or("", String::as_str)
     }
 
@@ -188,19 +194,56 @@ impl Relay {
         self.conn = None;
         self.keeps = (!self.settings.keep_connections).then_some(false);
         self.aborted = false;
-        self.program = None;
-        let started =
-            Program::start(&self.settings).map_err(|why| format!("start {}: {why}", self.name()))?;
-        self.program = Some(started);
+        self.dismiss();
+        let started = Program::get(&self.settings, &self.name);
+        self.program = Some(started.map_err(|why| format!("start {}: {why}", self.program_name()))?);
         // Earlier than the supervisor's patience ends, so that the reason is told.
         self.ready = Err(Instant::now() + self.settings.boot_timeout.mul_f32(0.9));
         Ok(())
     }
 
+    /// The program is not used any more; one that others may have requests in ends by itself.
+    fn dismiss(&mut self) {
+        self.leaving.retain_mut(|program| program.ended(Duration::ZERO).is_none());
+        let Some(program) = self.program.take() else { return };
+        if let (Some(share), false) = (program.share(), program.is_elsewhere()) {
+            share.release();
+            program.leave();
+            self.leaving.push(program);
+        }
+    }
+
+    /// A program that several workers share is kept from its end for a request; where it is over, there is another.
+    fn hold(&mut self) -> Result<(), String> {
+        if self.settings.concurrency < 2 {
+            return Ok(());
+        }
+        if let Some(share) = self.program.as_ref().and_then(Program::share) {
+            if is_worn() {
+                // Who comes to replace this worker needs a program that stays.
+                share.shut();
+            }
+            if share.hold() {
+                return Ok(());
+            }
+        }
+        self.start()?;
+        self.wait_ready()
+    }
+
+    /// The request is over.
+    fn let_go(&mut self) {
+        if let Some(share) = self.program.as_ref().and_then(Program::share) {
+            share.release();
+        }
+    }
+
     /// Waits until a program is there that takes requests.
     fn wait_ready(&mut self) -> Result<(), String> {
         let (Err(until), Some(program)) = (self.ready, &mut self.program) else { return Ok(()) };
-        let failed = match ready::wait(program, &mut self.buffers.incoming, self.mute, until) {
+        // Whose program it is has asked, and knows whether it ends at that.
+        let mute = self.mute || program.is_elsewhere();
+        let failed = match ready::wait(program, &mut self.buffers.incoming, mute, until) {
             Ok(conn) => {
                 self.conn = conn.map(Conn::fresh);
                 self.ready = Ok(());
@@ -212,14 +255,17 @@ impl Relay {
         self.program = None;
         self.ready = Ok(());
         if failed.by_question && !std::mem::replace(&mut self.mute, true) {
-            eprintln!("hostler: {} ends when it is asked GET_VALUES, and is not asked any more", self.name());
+            eprintln!(
+                "hostler: {} ends when it is asked GET_VALUES, and is not asked any more",
+                self.program_name()
+            );
             self.start()?;
             return self.wait_ready();
         }
         let why = failed.why;
         let words = words.find("; its last line").and_then(|at| words.get(at..)).unwrap_or_default();
         let words = if why.contains("; its last line") { "" } else { words };
-        Err(format!("{} did not get ready: {why}{words}", self.name()))
+        Err(format!("{} did not get ready: {why}{words}", self.program_name()))
     }
 
     fn ask_ready_path(&mut self) -> Result<(), String> {
@@ -238,7 +284,7 @@ impl Relay {
         self.conn = None;
         let Some(program) = &mut self.program else { return Ok(()) };
         let asked = ready::answers(program, &mut self.buffers.incoming, &params, until);
-        asked.map_err(|why| format!("{} did not get ready: {why}", self.name()))
+        asked.map_err(|why| format!("{} did not get ready: {why}", self.program_name()))
     }
 
     /// Sees to it that there is a program which takes requests, and a connection to it.
@@ -259,7 +305,7 @@ impl Relay {
             match ended {
                 Some(None) => {}
                 Some(Some(how)) => {
-                    eprintln!("hostler: {} is started anew: {how}", self.name());
+                    eprintln!("hostler: {} is started anew: {how}", self.program_name());
                     self.start().map_err(refuse)?;
                 }
                 None => self.start().map_err(refuse)?,
@@ -271,6 +317,13 @@ impl Relay {
             let Some(program) = &mut self.program else { continue };
             match program.connect() {
                 Ok(conn) => return Ok(Conn::fresh(conn)),
+                Err(_) if program.is_elsewhere() => {
+                    // Its owner does not know yet.
+                    if let Some(share) = program.share() {
+                        share.dismiss();
+                    }
+                    self.start().map_err(refuse)?;
+                }
                 Err(why) if program.ended(DYING).is_none() => {
                     eprintln!(
                         "hostler: {} lives and cannot be reached: {why}",
@@ -281,7 +334,7 @@ impl Relay {
                 Err(_) => {}
             }
         }
-        Err(refuse(format!("{} ends as soon as it is started", self.name())))
+        Err(refuse(format!("{} ends as soon as it is started", self.program_name())))
     }
 
     /// Relays one request.
@@ -334,7 +387,7 @@ impl Relay {
 
     /// The program has closed the connection in a request: says why, and starts a fresh one where it has ended.
     fn lost(&mut self) -> String {
-        let name = self.name().to_owned();
+        let name = self.program_name().to_owned();
         let ended = self.program.as_mut().and_then(|program| program.ended(DYING).map(str::to_owned));
         let Some(how) = ended else {
             return format!("{name} closed its connection in the request");
@@ -371,6 +424,14 @@ impl Relay {
         if self.program.is_none() || self.ready.is_err() {
             return;
         }
+        if let Some(share) = self.program.as_ref().and_then(Program::share) {
+            if HAND.is_ended() {
+                // What does not end is still in it, and would take a place for ever.
+                share.dismiss();
+                self.renew("has a request whose time is over");
+            }
+            return;
+        }
         if HAND.is_ended() {
             // It has had its time.
             if let Some(program) = &mut self.program {
@@ -399,7 +460,7 @@ impl Relay {
 
     /// Starts a fresh program and waits for it: until it is ready, other workers are the better choice.
     fn renew(&mut self, why: &str) {
-        eprintln!("hostler: {} {why}, and is started anew", self.name());
+        eprintln!("hostler: {} {why}, and is started anew", self.program_name());
         if let Err(why) = self.start().and_then(|()| self.wait_ready()) {
             eprintln!("hostler: {why}");
         }
@@ -435,6 +496,15 @@ impl Relay {
 
 impl App for Relay {
     fn serve(&mut self, request: &mut Request<'_>, answer: &mut Answer<'_>) -> Result<(), Error> {
+        self.hold().map_err(|why| Error::Upstream(502, why))?;
+        let served = self.answer(request, answer);
+        self.let_go();
+        served
+    }
+}
+
+impl Relay {
+    fn answer(&mut self, request: &mut Request<'_>, answer: &mut Answer<'_>) -> Result<(), Error> {
         let mut view = View::default();
         for _ in 0..=REDIRECTS_LIMIT {
             if self.find(request, answer, &mut view)?.is_none() {

@@ -133,10 +133,11 @@ fn ask(
     incoming.clear();
     let mut read_at: Option<Instant> = None;
     loop {
-        let mut fds =
-            [PollFd::new(conn.as_fd(), PollFlags::POLLIN), PollFd::new(program.end(), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(conn.as_fd(), PollFlags::POLLIN)];
+        fds.extend(program.end().map(|end| PollFd::new(end, PollFlags::POLLIN)));
         let _ = poll(&mut fds, PollTimeout::from(5u8));
-        let [answered, ended] = fds.map(|fd| fd.any().unwrap_or(false));
+        let is = |at: usize| fds.get(at).and_then(PollFd::any).unwrap_or(false);
+        let (answered, ended) = (is(0), is(1));
         if answered || ended {
             match incoming.read(conn) {
                 Ok(0) => return Ok(Said::Closed { read: true }),

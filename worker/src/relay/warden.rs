@@ -6,12 +6,15 @@
 //! reaches its children: the warden is a subreaper (prctl(2)), so that whatever daemonises below it stays below it.
 //!
 //! Its descriptors: 0 is the program's listener or /dev/null, 1 a socket to the worker, 2 the worker's standard error.
-//! The worker sends the command as one line of JSON; the end of that socket's input means that the program is to end,
-//! a byte before it that this is urgent. The warden answers with one message when the program has ended: how, a line end, and its last words.
+//! The worker sends its [`Errand`] as one line of JSON; the end of that socket's input means that the program is to end,
+//! a byte before it that this is urgent. Where several workers share the program, it is told to end when no request is
+//! left in it, unless that is urgent. The warden answers with one message when the program has ended: how, a line end,
+//! and its last words.
 //!
 //! Always holds: it waits for descriptors alone; the program gets the environment of the warden and no descriptor but
 //! 0, 1 and 2; the message is sent after all processes below are gone.
 
+use super::share::Share;
 use crate::{cgi::lines::Lines, memory, sys};
 use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
@@ -24,12 +27,14 @@ use nix::{
     },
     unistd::Pid,
 };
+use serde::{Deserialize, Serialize};
 use std::{
     io::{self, PipeReader, Read, Write},
     os::{
         fd::{AsFd, OwnedFd},
         unix::{net::UnixStream, process::ExitStatusExt},
     },
+    path::PathBuf,
     process::{Command, ExitCode, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
@@ -42,6 +47,20 @@ const GRACE: Duration = Duration::from_secs(2);
 const HURRIED: Duration = Duration::from_millis(200);
 /// Bytes of last words that are kept.
 const WORDS: usize = 500;
+
+/// Milliseconds between two looks at what is left to kill.
+const CLEARING: u8 = 10;
+/// Between two looks at whether a request is left in a program that is to end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a warden is told.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Errand {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Of the [`Share`] in it that several workers have.
+    pub directory: Option<PathBuf>,
+}
 
 /// Whether this process is to be a warden.
 pub(crate) fn is_wanted() -> bool {
@@ -68,12 +87,25 @@ struct Warden {
     signals: SignalFd,
     lines: Lines,
     words: Vec<u8>,
+    share: Option<Share>,
+}
+
+/// What the warden is about.
+enum Stage {
+    /// The program serves.
+    Serving,
+    /// It is to end when no request is left in it.
+    Emptying,
+    /// It was told to end at this moment, and has so long for it.
+    Ending(Instant, Duration),
 }
 
 impl Warden {
     fn start(mut worker: &UnixStream) -> Result<Warden, String> {
         let say = |what: &'static str| move |e: nix::Error| format!("{what}: {e}");
-        let command = read_command(&mut worker).map_err(|e| format!("read what to start: {e}"))?;
+        let errand = read_errand(&mut worker).map_err(|e| format!("read what to start: {e}"))?;
+        let share = errand.directory.as_deref().map(Share::watch).transpose();
+        let share = share.map_err(|e| format!("open what workers share: {e}"))?;
         let _ = sys::close_on_exec_from_3();
         let listener = sys::take_descriptor_0().map_err(|e| format!("take the listener: {e}"))?;
         let (output, theirs) = io::pipe().map_err(|e| format!("make a pipe: {e}"))?;
@@ -81,7 +113,11 @@ impl Warden {
         prctl::set_child_subreaper(true).map_err(say("become a subreaper"))?;
         // The worker's mask came along, and the program would get it too.
         SigSet::empty().thread_set_mask().map_err(say("unblock signals"))?;
-        let program = spawn(&command, listener, theirs)?;
+        let program = spawn(&errand.command, listener, theirs);
+        if let (Err(_), Some(share)) = (&program, &share) {
+            share.remove();
+        }
+        let program = program?;
         let mut mask = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
             mask.add(signal);
@@ -90,28 +126,26 @@ impl Warden {
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = SignalFd::with_flags(&mask, flags).map_err(say("take signals by descriptor"))?;
         let (lines, words) = (Lines::default(), Vec::new());
-        Ok(Warden { program, output: Some(output), signals, lines, words })
+        Ok(Warden { program, output: Some(output), signals, lines, words, share })
     }
 
     /// Watches until nothing is left; how the program ended, a line end, its last words.
     fn watch(&mut self, worker: &UnixStream) -> String {
-        let mut told: Option<Instant> = None;
-        let mut grace = GRACE;
+        let mut stage = Stage::Serving;
         let status = loop {
             // Before the wait too: the program may have ended before its signal could be taken.
             if let Some(status) = self.reap() {
                 break Some(status);
             }
-            let asked = self.wait(worker, told.map(|at| grace.saturating_sub(at.elapsed())));
+            let asked = self.wait(worker, stage.left());
             self.copy();
-            match told {
-                None if asked => {
-                    told = Some(Instant::now());
+            match stage {
+                Stage::Serving if asked => {
                     let urgent = (&*worker).read(&mut [0]).is_ok_and(|count| count > 0);
-                    grace = if urgent { HURRIED } else { GRACE };
-                    below(Signal::SIGTERM);
+                    stage = self.end(urgent);
                 }
-                Some(at) if at.elapsed() >= grace => break None,
+                Stage::Emptying if self.share.as_ref().is_none_or(Share::is_free) => stage = tell(GRACE),
+                Stage::Ending(at, grace) if at.elapsed() >= grace => break None,
                 _ => {}
             }
         };
@@ -119,7 +153,22 @@ impl Warden {
         self.copy();
         let Warden { lines, words, .. } = self;
         lines.finish(&mut |line| pass_on(words, line));
-        format!("{}\n{}", describe(status, told.is_some()), String::from_utf8_lossy(&self.words))
+        if let Some(share) = &self.share {
+            share.remove();
+        }
+        let asked = !matches!(stage, Stage::Serving);
+        format!("{}\n{}", describe(status, asked), String::from_utf8_lossy(&self.words))
+    }
+
+    /// The program is to end.
+    fn end(&self, urgent: bool) -> Stage {
+        match &self.share {
+            Some(share) if !urgent => {
+                share.dismiss();
+                Stage::Emptying
+            }
+            _ => tell(if urgent { HURRIED } else { GRACE }),
+        }
     }
 
     /// Waits for anything, or until no time is `left`; whether the program is to end from now on.
@@ -164,7 +213,7 @@ impl Warden {
     /// Reaps what has ended below; the program's status where it is among that.
     fn reap(&self) -> Option<ExitStatus> {
         let mut status = None;
-        while let Some((pid, ended)) = reaped(Some(WaitPidFlag::WNOHANG)) {
+        while let Some((pid, ended)) = reaped() {
             if pid == self.program {
                 status = Some(ended);
             }
@@ -176,18 +225,41 @@ impl Warden {
     fn clear(&self, mut status: Option<ExitStatus>) -> Option<ExitStatus> {
         loop {
             below(Signal::SIGKILL);
-            let Some((pid, ended)) = reaped(None) else { return status };
-            if pid == self.program {
-                status = Some(ended);
+            status = self.reap().or(status);
+            if !memory::has_children() {
+                return status;
             }
+            // Not until one ends: while some do, others may be missing in the kernel's list of children.
+            let _ = poll(
+                &mut [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)],
+                PollTimeout::from(CLEARING),
+            );
+            while matches!(self.signals.read_signal(), Ok(Some(_))) {}
         }
     }
 }
 
+impl Stage {
+    /// How long to wait at most for anything else; `None`: until the worker says something.
+    fn left(&self) -> Option<Duration> {
+        match self {
+            Stage::Serving => None,
+            Stage::Emptying => Some(LOOK),
+            Stage::Ending(at, grace) => Some(grace.saturating_sub(at.elapsed())),
+        }
+    }
+}
+
+/// Tells all below to end.
+fn tell(grace: Duration) -> Stage {
+    below(Signal::SIGTERM);
+    Stage::Ending(Instant::now(), grace)
+}
+
 /// One child that has ended; `None` where there is none.
-fn reaped(flags: Option<WaitPidFlag>) -> Option<(Pid, ExitStatus)> {
+fn reaped() -> Option<(Pid, ExitStatus)> {
     loop {
-        match waitpid(None, flags) {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(pid, code)) => return Some((pid, ExitStatus::from_raw(code << 8))),
             Ok(WaitStatus::Signaled(pid, signal, _)) => {
                 return Some((pid, ExitStatus::from_raw(signal as i32)));
@@ -208,7 +280,7 @@ fn below(signal: Signal) {
     }
 }
 
-fn read_command(worker: &mut &UnixStream) -> io::Result<Vec<String>> {
+fn read_errand(worker: &mut &UnixStream) -> io::Result<Errand> {
     let mut line = Vec::new();
     let mut byte = [0];
     // Byte by byte: nothing may be read past the line, and it is short.

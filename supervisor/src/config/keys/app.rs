@@ -111,8 +111,10 @@ pub(super) const CONCURRENCY: Key = of(
         "concurrency",
         Kind::Number { min: 1, max: 10_000 },
         Some("1"),
-        "Requests that one program may have at once; 1 is all that there is yet.",
-        "1",
+        "Requests that one program may have at once: so many workers share it, one of which starts and ends it. For \
+         programs with threads (Go, fastcgi-mono-server4); max_requests and memory count what goes through that one \
+         worker, and its program is in its memory.",
+        "4",
     ),
 );
 pub(super) const KEEP_CONNECTIONS: Key = of(
