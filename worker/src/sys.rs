@@ -9,7 +9,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, FromRawFd, OwnedFd, RawFd},
     sync::atomic::{AtomicI32, AtomicU8, AtomicU64},
 };
 
@@ -190,20 +190,12 @@ pub(crate) fn close_on_exec_from_3() -> io::Result<()> {
 }
 
 /// Bytes that were sent on a stream socket and not read by its peer yet.
-pub(crate) fn unread(fd: BorrowedFd<'_>) -> io::Result<usize> {
-    queued(fd, libc::TIOCOUTQ)
-}
-
-/// Bytes that came on a stream socket and were not read here yet.
-pub(crate) fn arrived(fd: BorrowedFd<'_>) -> io::Result<usize> {
-    queued(fd, libc::FIONREAD)
-}
-
-fn queued(fd: BorrowedFd<'_>, which: libc::Ioctl) -> io::Result<usize> {
+pub(crate) fn unread(fd: std::os::fd::BorrowedFd<'_>) -> io::Result<usize> {
+    use std::os::fd::AsRawFd;
     let mut bytes: libc::c_int = 0;
-    // JUSTIFICATION: neither std nor nix has these calls as safe ones.
-    // SAFETY: both write one int to the address that they are given, which is that of `bytes`; the descriptor is
+    // JUSTIFICATION: neither std nor nix has this call as a safe one.
+    // SAFETY: TIOCOUTQ writes one int to the address that it is given, which is that of `bytes`; the descriptor is
     // borrowed for the time of the call.
-    nix::errno::Errno::result(unsafe { libc::ioctl(fd.as_raw_fd(), which, &raw mut bytes) })?;
+    nix::errno::Errno::result(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
     usize::try_from(bytes).map_err(io::Error::other)
 }

@@ -1,23 +1,14 @@
 //! What a program sends: records (FastCGI 3.3), given on in pieces as they come.
 //!
-//! An answer that comes whole is *held*: read, and taken out of the socket only when the next request was written. To take
-//! bytes out tells the kernel that there is room for more, by which it wakes whoever sleeps on the other end, though it
-//! sleeps in a read: the program would wake for nothing once for each request, mostly on another processor.
-//!
 //! Always holds: contents are handed out where they were read, without a copy; a record need not be whole; records
 //! of other requests and management records are passed over. Does no I/O but [`Incoming::read`].
 
 use hostler_proto::{EndRequest, Header, Kind};
 use nix::sys::socket::{MsgFlags, recv};
-use std::{
-    ops::Range,
-    os::{fd::AsRawFd, unix::net::UnixStream},
-};
+use std::os::{fd::AsRawFd, unix::net::UnixStream};
 
 /// Bytes that are read at once: a whole record of the largest kind with its header.
 const ROOM: usize = 72 * 1024;
-/// Bytes of an answer that may be held.
-const PEEKED: usize = 16 * 1024;
 
 /// See the module.
 #[derive(Default)]
@@ -29,8 +20,6 @@ pub(super) struct Incoming {
     left: usize,
     padding: usize,
     kind: Option<Kind>,
-    /// Bytes that were read and are still in the socket, before all others.
-    pub(super) held: usize,
 }
 
 /// What comes next.
@@ -51,7 +40,7 @@ pub(super) enum Piece<'b> {
 }
 
 impl Incoming {
-    /// Forgets all but what is held.
+    /// Forgets all.
     pub(super) fn clear(&mut self) {
         (self.at, self.end, self.left, self.padding, self.kind) = (0, 0, 0, 0, None);
     }
@@ -61,44 +50,21 @@ impl Incoming {
         self.at == self.end && self.left == 0 && self.padding == 0
     }
 
-    /// Reads what is there.
-    pub(super) fn read(&mut self, from: &UnixStream) -> nix::Result<usize> {
+    /// Reads what is there, or waits for it as long as the socket's own timeout says.
+    pub(super) fn read(&mut self, from: &UnixStream, wait: bool) -> nix::Result<usize> {
         if self.at == self.end {
             (self.at, self.end) = (0, 0);
         } else {
             self.bytes.copy_within(self.at..self.end, 0);
             (self.at, self.end) = (0, self.end - self.at);
         }
-        self.receive(from, self.end..ROOM, MsgFlags::empty())
-    }
-
-    /// Reads the first of what is there as [`Incoming::read`] does, and leaves it in the socket too, as held.
-    pub(super) fn peek(&mut self, from: &UnixStream) -> nix::Result<usize> {
-        self.clear();
-        self.held = self.receive(from, 0..PEEKED, MsgFlags::MSG_PEEK)?;
-        Ok(self.held)
-    }
-
-    /// Takes out of the socket what is held there.
-    pub(super) fn release(&mut self, from: &UnixStream) -> nix::Result<()> {
-        while self.held > 0 {
-            // Over the same bytes, or over nothing that counts.
-            let (at, end) = (self.at, self.end);
-            let count = self.receive(from, 0..self.held, MsgFlags::empty());
-            (self.at, self.end) = (at, end);
-            self.held -= count?.clamp(1, self.held);
-        }
-        Ok(())
-    }
-
-    fn receive(&mut self, from: &UnixStream, room: Range<usize>, flags: MsgFlags) -> nix::Result<usize> {
         if self.bytes.is_empty() {
             self.bytes = vec![0; ROOM];
         }
-        let start = room.start;
-        let room = self.bytes.get_mut(room).unwrap_or_default();
-        let count = recv(from.as_raw_fd(), room, flags | MsgFlags::MSG_DONTWAIT)?;
-        self.end = start + count;
+        let room = self.bytes.get_mut(self.end..).unwrap_or_default();
+        let flags = if wait { MsgFlags::empty() } else { MsgFlags::MSG_DONTWAIT };
+        let count = recv(from.as_raw_fd(), room, flags)?;
+        self.end += count;
         Ok(count)
     }
 
@@ -177,7 +143,7 @@ mod tests {
         let (mut incoming, mut out, mut err) = (Incoming::default(), Vec::new(), Vec::new());
         for part in bytes.chunks(step) {
             theirs.write_all(part).unwrap();
-            incoming.read(&ours).unwrap();
+            incoming.read(&ours, false).unwrap();
             loop {
                 match incoming.next(1) {
                     Piece::More => break,
@@ -215,37 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_handed_out_once() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut incoming = Incoming::default();
-        theirs.write_all(&record(Kind::Stdout, 1, b"whole", 3)).unwrap();
-        assert_eq!(incoming.peek(&ours), Ok(16));
-        assert_eq!(incoming.next(1), Piece::Stdout(b"whole"));
-        assert_eq!(incoming.next(1), Piece::More);
-        assert_eq!((incoming.is_empty(), incoming.held), (true, 16));
-        // The next one comes before it is taken out.
-        incoming.clear();
-        let next = [record(Kind::Stdout, 2, b"a", 0), record(Kind::Stdout, 2, b"part", 0)].concat();
-        theirs.write_all(&next[..next.len() - 2]).unwrap();
-        incoming.release(&ours).unwrap();
-        incoming.peek(&ours).unwrap();
-        assert_eq!(incoming.next(2), Piece::Stdout(b"a"));
-        assert_eq!(incoming.next(2), Piece::Stdout(b"pa"));
-        incoming.release(&ours).unwrap();
-        assert_eq!(incoming.next(2), Piece::More);
-        theirs.write_all(&next[next.len() - 2..]).unwrap();
-        incoming.read(&ours).unwrap();
-        assert_eq!(incoming.next(2), Piece::Stdout(b"rt"));
-        assert!(incoming.is_empty() && incoming.held == 0);
-    }
-
-    #[test]
     fn what_is_no_fastcgi_is_told() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         for bytes in [&b"HTTP/1.1 400 Bad"[..], &record(Kind::EndRequest, 1, b"short", 0)] {
             let mut incoming = Incoming::default();
             theirs.write_all(bytes).unwrap();
-            incoming.read(&ours).unwrap();
+            incoming.read(&ours, false).unwrap();
             assert_eq!(incoming.next(1), Piece::Broken);
         }
     }

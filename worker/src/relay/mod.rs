@@ -38,8 +38,9 @@ use crate::{
 use hostler_proto::Role;
 use http::StatusCode;
 use nix::{
+    errno::Errno,
     fcntl::{OFlag, open},
-    poll::{PollFd, PollTimeout, poll},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
         socket::{MsgFlags, recv, send},
         stat::Mode,
@@ -94,33 +95,17 @@ struct Conn {
     id: u16,
     /// It has carried a request.
     asked: bool,
-    /// Bytes of its last answer that are still in it; see `incoming`.
-    held: usize,
-}
-
-/// Whether the other end closes within that time.
-fn hangs_up(stream: &UnixStream, time: PollTimeout) -> bool {
-    !poll(&mut [PollFd::new(stream.as_fd(), pump::HUNG_UP)], time).is_ok_and(|count| count == 0)
 }
 
 impl Conn {
     fn fresh(stream: UnixStream) -> Conn {
-        Conn { stream, id: ID, asked: false, held: 0 }
+        Conn { stream, id: ID, asked: false }
     }
 
     /// Still open, and nothing came on it that nobody asked for.
     fn is_open(&self) -> bool {
-        sys::arrived(self.stream.as_fd()).is_ok_and(|bytes| bytes == self.held)
-            && !hangs_up(&self.stream, PollTimeout::ZERO)
-    }
-}
-
-impl Drop for Conn {
-    /// To a program whose answer was not read to its end, a closed connection is a broken one.
-    fn drop(&mut self) {
-        if self.held > 0 {
-            let _ = recv(self.stream.as_raw_fd(), &mut vec![0; self.held], MsgFlags::MSG_DONTWAIT);
-        }
+        let peeked = recv(self.stream.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
+        matches!(peeked, Err(Errno::EAGAIN))
     }
 }
 
@@ -316,7 +301,10 @@ impl Relay {
             }
             let Some(program) = &mut self.program else { continue };
             match program.connect() {
-                Ok(conn) => return Ok(Conn::fresh(conn)),
+                Ok(conn) => {
+                    ready::prepare(&conn);
+                    return Ok(Conn::fresh(conn));
+                }
                 Err(_) if program.is_elsewhere() => {
                     // Its owner does not know yet.
                     if let Some(share) = program.share() {
@@ -354,9 +342,8 @@ impl Relay {
         }
         let mut again = !body;
         loop {
-            let mut conn = self.reach()?;
+            let conn = self.reach()?;
             let root = self.scripts.as_ref().map(Scripts::root);
-            self.buffers.incoming.held = std::mem::take(&mut conn.held);
             let begin = (conn.id, self.keeps != Some(false));
             params::write(&mut self.buffers.out, begin, request, view, root);
             let source = match spool.take() {
@@ -399,19 +386,17 @@ impl Relay {
     }
 
     /// Keeps a connection for the next request, where it is fit for one.
-    fn keep(&mut self, mut conn: Conn, outcome: &Outcome) {
+    fn keep(&mut self, Conn { stream, id, .. }: Conn, outcome: &Outcome) {
         let clean =
             matches!(outcome, Outcome::Answered { clean: true } | Outcome::LocalRedirect { clean: true, .. });
-        conn.held = self.buffers.incoming.held;
         let keeps = *self.keeps.get_or_insert_with(|| {
             // Said by no program: whether it closes is seen once, after its first answer.
-            !hangs_up(&conn.stream, PollTimeout::from(CLOSING))
+            let waited =
+                poll(&mut [PollFd::new(stream.as_fd(), PollFlags::POLLIN)], PollTimeout::from(CLOSING));
+            waited.is_ok_and(|count| count == 0)
         });
-        if clean && keeps {
-            conn.id = if conn.id == ID { ID + 1 } else { ID };
-            conn.asked = true;
-            self.conn = Some(conn);
-        }
+        let next = Conn { stream, id: if id == ID { ID + 1 } else { ID }, asked: true };
+        self.conn = (clean && keeps).then_some(next);
     }
 
     /// Nobody waits for the program's answer any more.

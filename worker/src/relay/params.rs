@@ -6,7 +6,7 @@
 use super::{Redirected, View, outgoing::Outgoing, scripts::Script};
 use crate::{control::Protocol, request::Request};
 use hostler_proto::Role;
-use std::{os::unix::ffi::OsStrExt, path::Path};
+use std::{io::Write, os::unix::ffi::OsStrExt, path::Path};
 
 const SOFTWARE: &str = concat!("Hostler/", env!("CARGO_PKG_VERSION"));
 
@@ -132,5 +132,9 @@ fn redirected(out: &mut Outgoing, request: &Request<'_>, to: &Redirected) {
 }
 
 fn number(out: &mut Outgoing, length: u64) {
-    out.pair(b"CONTENT_LENGTH", length.to_string().as_bytes());
+    let mut digits = [0; 20];
+    let mut rest = &mut digits[..];
+    let _ = write!(rest, "{length}");
+    let left = rest.len();
+    out.pair(b"CONTENT_LENGTH", digits.get(..digits.len() - left).unwrap_or_default());
 }

@@ -32,8 +32,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Milliseconds that the first read waits for the program alone.
-pub(super) const QUICK: u8 = 10;
+/// How long the first read waits for the program alone.
+pub(super) const QUICK: Duration = Duration::from_millis(10);
 /// Milliseconds that a part of an answer waits for more of it before it is sent.
 const GATHER: u8 = 3;
 /// Output that is taken from the program while it must not be sent yet.
@@ -41,7 +41,7 @@ const HELD_LIMIT: usize = 64 * 1024;
 /// The longest head of an answer, in bytes.
 const HEAD_LIMIT: usize = 64 * 1024;
 /// The peer has closed its sending side; nix has no name for it.
-pub(super) const HUNG_UP: PollFlags = PollFlags::from_bits_retain(libc::POLLRDHUP);
+const HUNG_UP: PollFlags = PollFlags::from_bits_retain(libc::POLLRDHUP);
 
 /// Where the body comes from.
 pub(super) enum Source {
@@ -149,17 +149,15 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
 
     fn flow(&mut self) -> Result<Outcome, Error> {
         self.feed()?;
-        let released = self.buffers.incoming.release(self.conn);
-        if released.is_ok()
-            && self.is_fed()
-            && let Some(outcome) = self.receive_whole()?
+        if self.is_fed()
+            && let Some(outcome) = self.receive(true)?
         {
             return Ok(outcome);
         }
         loop {
             let ready = self.wait()?;
             if ready.program
-                && let Some(outcome) = self.receive()?
+                && let Some(outcome) = self.receive(false)?
             {
                 return Ok(outcome);
             }
@@ -312,28 +310,8 @@ impl<'p, 'r, 'a> Pump<'p, 'r, 'a> {
     }
 
     /// Reads what the program has sent, and passes it on; how it went, where that was the end.
-    fn receive(&mut self) -> Result<Option<Outcome>, Error> {
-        let read = self.buffers.incoming.read(self.conn);
-        self.take(read)
-    }
-
-    /// The same for an answer that comes soon and whole, which is held.
-    fn receive_whole(&mut self) -> Result<Option<Outcome>, Error> {
-        // Not by a read that blocks: that one is woken for nothing when the program reads its request (see `incoming`).
-        let soon = poll(&mut [PollFd::new(self.conn.as_fd(), PollFlags::POLLIN)], PollTimeout::from(QUICK));
-        if !soon.is_ok_and(|count| count > 0) {
-            return Ok(None);
-        }
-        let read = self.buffers.incoming.peek(self.conn);
-        let outcome = self.take(read)?;
-        if outcome.is_none() {
-            self.buffers.incoming.release(self.conn)?;
-        }
-        Ok(outcome)
-    }
-
-    fn take(&mut self, read: nix::Result<usize>) -> Result<Option<Outcome>, Error> {
-        match read {
+    fn receive(&mut self, wait: bool) -> Result<Option<Outcome>, Error> {
+        match self.buffers.incoming.read(self.conn, wait) {
             Ok(0) | Err(Errno::ECONNRESET | Errno::EPIPE) => Ok(Some(Outcome::Lost { begun: self.begun })),
             Ok(_) => self.pass_on(),
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),

@@ -91,6 +91,11 @@ pub(super) fn answers(
     Err(format!("its ready_path was not answered in time: {last}"))
 }
 
+/// Makes a connection fit for requests: reads wait a moment, no more.
+pub(super) fn prepare(conn: &UnixStream) {
+    let _ = conn.set_read_timeout(Some(QUICK));
+}
+
 enum Said {
     Answer,
     Nothing,
@@ -103,7 +108,10 @@ enum Said {
 fn connect(program: &mut Program, until: Instant) -> Result<UnixStream, String> {
     loop {
         let why = match program.connect() {
-            Ok(conn) => return Ok(conn),
+            Ok(conn) => {
+                prepare(&conn);
+                return Ok(conn);
+            }
             Err(why) => why,
         };
         pause(program, PAUSE)?;
@@ -139,7 +147,7 @@ fn ask(
         let is = |at: usize| fds.get(at).and_then(PollFd::any).unwrap_or(false);
         let (answered, ended) = (is(0), is(1));
         if answered || ended {
-            match incoming.read(conn) {
+            match incoming.read(conn, false) {
                 Ok(0) => return Ok(Said::Closed { read: true }),
                 Ok(_) => {}
                 Err(Errno::EAGAIN | Errno::EINTR) if !ended => {}
@@ -174,16 +182,10 @@ fn drained(conn: &UnixStream, incoming: &mut Incoming) -> bool {
         if incoming.is_empty() {
             return true;
         }
-        if !read_soon(conn, incoming).is_ok_and(|count| count > 0) {
+        if !incoming.read(conn, true).is_ok_and(|count| count > 0) {
             return false;
         }
     }
-}
-
-/// Reads what comes within a moment.
-fn read_soon(conn: &UnixStream, incoming: &mut Incoming) -> nix::Result<usize> {
-    poll(&mut [PollFd::new(conn.as_fd(), PollFlags::POLLIN)], PollTimeout::from(QUICK))?;
-    incoming.read(conn)
 }
 
 /// `GET_VALUES` for all that the specification names.
@@ -221,7 +223,7 @@ fn get(
             Piece::End(_) => return Some(Head::parse(&head, 64 * 1024).ok()??.status),
             Piece::Broken => return None,
             Piece::Stderr(_) | Piece::Values => {}
-            Piece::More => match read_soon(conn, incoming) {
+            Piece::More => match incoming.read(conn, true) {
                 Ok(0) => return None,
                 Ok(_) => {}
                 Err(Errno::EAGAIN | Errno::EINTR) if Instant::now() < until => {}
