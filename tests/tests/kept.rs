@@ -119,7 +119,7 @@ fn a_request_on_a_connection_of_a_busy_worker_is_served_by_another() {
     let site = Site::start(&config(2, ""));
     let (mut slow, mut quick, busy) = two_of_one_worker(&site);
     send(&mut slow, LONG);
-    eventually("a busy worker", || (busy_workers(&site) == 1).then_some(()));
+    eventually("a busy worker", || (workers(&site, "busy") == 1).then_some(()));
     let began = Instant::now();
     for _ in 0..20 {
         assert_ne!(pid(&mut quick), busy);
@@ -132,6 +132,7 @@ fn a_request_on_a_connection_of_a_busy_worker_is_served_by_another() {
 #[test]
 fn equal_requests_spread_over_idle_workers_within_a_fifth() {
     let site = Site::start(&config(4, ""));
+    eventually("four idle workers", || (workers(&site, "idle") == 4).then_some(()));
     let mut counts = BTreeMap::new();
     for _ in 0..400 {
         *counts.entry(pid(&mut site.connect("app.sock"))).or_insert(0) += 1;
@@ -216,7 +217,7 @@ fn a_connection_in_flight_survives_the_workers_that_could_have_taken_it() {
     let other = site.workers().into_iter().find(|pid| pid.as_raw() != busy).unwrap();
     kill(other, Signal::SIGSTOP).unwrap();
     send(&mut slow, LONG);
-    eventually("a busy worker", || (busy_workers(&site) >= 1).then_some(()));
+    eventually("a busy worker", || (workers(&site, "busy") >= 1).then_some(()));
     send(&mut quick, "/pid");
     // The busy worker's keeper hands the connection on within milliseconds, of which nothing outside tells; the one
     // that is stopped cannot take it, and dies.
@@ -257,7 +258,7 @@ fn who_waited_longest_is_served_first_when_all_are_busy() {
     let site = Site::start(&config(1, "queue_timeout = \"60s\""));
     let mut busy = site.connect("app.sock");
     send(&mut busy, "/sleep?ms=1500");
-    eventually("a busy worker", || (busy_workers(&site) == 1).then_some(()));
+    eventually("a busy worker", || (workers(&site, "busy") == 1).then_some(()));
     let waiting: Vec<_> = (0..8)
         .map(|_| {
             let mut next = site.connect("app.sock");
@@ -288,7 +289,7 @@ fn who_waits_too_long_for_a_worker_is_told_503_and_when_to_come_back() {
     let site = Site::start(&config(1, "queue_timeout = \"500ms\""));
     let mut busy = site.connect("app.sock");
     send(&mut busy, "/sleep?ms=6000");
-    eventually("a busy worker", || (busy_workers(&site) == 1).then_some(()));
+    eventually("a busy worker", || (workers(&site, "busy") == 1).then_some(()));
     let began = Instant::now();
     let mut late = site.connect("app.sock");
     send(&mut late, "/pid");
@@ -304,10 +305,10 @@ fn who_waits_too_long_for_a_worker_is_told_503_and_when_to_come_back() {
     site.stop(Signal::SIGTERM);
 }
 
-fn busy_workers(site: &Site) -> usize {
+fn workers(site: &Site, state: &str) -> usize {
     let status = site.status();
     let workers = status["pools"][0]["workers"].as_array().cloned().unwrap_or_default();
-    workers.iter().filter(|worker| worker["state"] == "busy").count()
+    workers.iter().filter(|worker| worker["state"] == state).count()
 }
 
 #[test]
