@@ -97,7 +97,12 @@ refused_nobody() {
 # How often nginx was refused: its clients see 502, for that and for other reasons.
 nginx_was_refused() { in_box grep -c 'connect() to .* failed' /var/log/nginx/error.log; }
 
-lost_nothing() { refused_nobody && [ "$(counted wrong "$place".{nginx,socket,port})" = 0 ]; }
+lost_nothing() {
+  refused_nobody && [ "$(counted wrong "$place".{nginx,socket,port})" = 0 ] && return
+  # What may be why: all but the supervisor's daily business.
+  in_box journalctl --no-pager --quiet --unit hostler.service | grep -v " INFO \| DEBUG " | tail -12
+  return 1
+}
 
 # make_versions FILE DIRECTORY: packages of an older version and of two newer ones. Until there is a former release, its
 # program is the one of the debug profile with the number 0.0.1 written over its own: another program, that says so.

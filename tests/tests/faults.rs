@@ -455,6 +455,50 @@ fn fault_36_systemd_is_told_ready_reloading_and_stopping_also_after_an_upgrade()
 }
 
 #[test]
+fn an_upgrade_beats_at_once_so_that_several_in_a_row_do_not_starve_the_watchdog() {
+    let place = Place::new();
+    write_config(&place, &pool("shop", "", &count(1)));
+    let path = place.path("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(hostler_tests::net::DEADLINE)).unwrap();
+    // A beat an hour.
+    let mut program =
+        Program::start(run(&place).env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "7200000000"));
+    let _ = program.line("the pool is running");
+    for _ in 0..2 {
+        program.signal(Signal::SIGUSR2);
+        let mut told = [0; 4096];
+        while !told.starts_with(b"WATCHDOG=1") {
+            let _ = socket.recv(&mut told).expect("a beat");
+        }
+    }
+    program.signal(Signal::SIGTERM);
+    assert_eq!(program.code(), 0);
+}
+
+#[test]
+fn after_an_upgrade_workers_block_no_other_signals_and_answer_a_crash_as_before() {
+    let site = Site::start(&pool("shop", "", &count(1)));
+    let blocked = || {
+        // The one that answers, which may be the former one for a moment.
+        let pid = eventually("one worker", || {
+            let workers = state(&site, "shop")["workers"].clone();
+            (workers.as_array()?.len() == 1 && workers[0]["state"] == "idle")
+                .then(|| workers[0]["pid"].clone())
+        });
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        text.lines().find(|line| line.starts_with("SigBlk:")).unwrap().to_owned()
+    };
+    let before = blocked();
+    site.program.signal(Signal::SIGUSR2);
+    let _ = site.program.line("the new program goes on");
+    let _ = site.program.line("generation=2 reloaded");
+    assert_eq!(blocked(), before);
+    assert_eq!(http(&site, "shop").get("/crash").status, 502);
+    site.stop(Signal::SIGTERM);
+}
+
+#[test]
 fn at_rest_with_twenty_pools_nobody_wakes_up() {
     let config: String = (0..20)
         .map(|n| {

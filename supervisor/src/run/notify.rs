@@ -43,9 +43,11 @@ impl Notify {
         Notify { present, beat, next_beat: beat.map(|beat| now() + beat), dirty: true, ..Notify::default() }
     }
 
-    /// After a re-exec: it knows already that we are ready.
+    /// After a re-exec: it knows already that we are ready. Nobody knows when the former program's last beat was, so the
+    /// next one is due: upgrades in quick succession would else go without any.
     pub(crate) fn resumed(mut self) -> Notify {
         self.ready = true;
+        self.next_beat = self.beat.map(|_| now());
         self
     }
 

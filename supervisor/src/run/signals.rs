@@ -1,8 +1,9 @@
 //! Signals to the supervisor, as bytes on a socket that the loop waits for.
 //!
-//! Always holds: signals that whoever started us had blocked are unblocked here and in every worker.
+//! Always holds: signals that whoever started us had blocked, the former program of an upgrade among them, are unblocked
+//! here and in every worker.
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::SigSet;
 use signal_hook::{
     consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2},
     iterator::{backend::SignalDelivery, exfiltrator::SignalOnly},
@@ -32,11 +33,7 @@ impl Signals {
         let all = [SIGHUP, SIGUSR1, SIGUSR2, SIGTERM, SIGQUIT, SIGINT, SIGCHLD];
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, all)?;
-        let mut set = SigSet::empty();
-        for signal in all {
-            set.add(Signal::try_from(signal).map_err(io::Error::from)?);
-        }
-        set.thread_unblock()?;
+        SigSet::all().thread_unblock()?;
         Ok(Signals(delivery))
     }
 

@@ -60,10 +60,12 @@ for _ in 1 2; do
 done
 END
 chmod 755 "$place/scripts"
+restarts=$(property NRestarts)
 load
 ok "all end well" in_box sh /mnt/scripts
 end_load
 ok "no request failed" lost_nothing
+ok "systemd restarted nothing" is "$(property NRestarts)" "$restarts"
 ok "without a running systemd too" in_box unshare --mount sh -c \
   'mount -t tmpfs none /run && DPKG_MAINTSCRIPT_PACKAGE=hostler /var/lib/dpkg/info/hostler.postinst configure'
 
