@@ -158,18 +158,23 @@ impl Keeper {
         }
     }
 
+    /// What is readable now; `None` where nobody can tell.
+    fn readable(&self) -> Option<Vec<Token>> {
+        let mut events = [EpollEvent::empty(); 64];
+        let n = self.shared.epoll.wait(&mut events, PollTimeout::ZERO).ok()?;
+        Some(events.iter().take(n).map(EpollEvent::data).collect())
+    }
+
     /// Gives away what turned readable, and sees who waits for the pool.
     fn hand_over(&mut self, now: u64) {
-        let mut events = [EpollEvent::empty(); 64];
-        let Ok(n) = self.shared.epoll.wait(&mut events, PollTimeout::ZERO) else { return };
+        let Some(found) = self.readable() else { return };
         let mut waits = false;
         let shared = Arc::clone(&self.shared);
         // So that the process does not end with a connection that is neither here nor there.
         let _moving = shared.moving();
         let mut table = shared.table();
-        let events = events.iter().take(n).map(EpollEvent::data);
         let again: Vec<Token> = table.again.drain(..).collect();
-        for token in events.chain(again) {
+        for token in found.into_iter().chain(again) {
             match token {
                 QUEUE => waits = true,
                 CONTROL => self.gone = self.gone.or_else(|| is_gone(&self.shared).then_some(now)),
@@ -190,15 +195,13 @@ impl Keeper {
     /// Only while the queue is empty, which says that idle workers took what was given before. Where all are busy a
     /// connection would travel for nothing; there the queue stays filled, and the pool hears of the pressure.
     fn spread(&mut self, now: u64) {
-        let mut events = [EpollEvent::empty(); 64];
-        let Ok(n) = self.shared.epoll.wait(&mut events, PollTimeout::ZERO) else { return };
-        let tokens = || events.iter().take(n).map(EpollEvent::data);
-        let waits = tokens().any(|token| token == QUEUE || is_listener(token));
+        let Some(found) = self.readable() else { return };
+        let waits = found.iter().any(|token| *token == QUEUE || is_listener(*token));
         if !waits {
             let shared = Arc::clone(&self.shared);
             let _moving = shared.moving();
             let mut table = shared.table();
-            let own: Vec<Token> = tokens().filter(|token| is_connection(*token)).collect();
+            let own: Vec<Token> = found.into_iter().filter(|token| is_connection(*token)).collect();
             for token in own.iter().take(own.len().div_ceil(2)) {
                 give(&shared, &mut table, *token, now);
             }

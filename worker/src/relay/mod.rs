@@ -170,10 +170,6 @@ impl Relay {
         Ok(relay)
     }
 
-    fn program_name(&self) -> &str {
-        self.settings.command.first().map_or("", String::as_str)
-    }
-
     /// Starts a fresh program, which is not ready yet.
     fn start(&mut self) -> Result<(), String> {
         self.conn = None;
@@ -181,7 +177,7 @@ impl Relay {
         self.aborted = false;
         self.dismiss();
         let started = Program::get(&self.settings, &self.name);
-        self.program = Some(started.map_err(|why| format!("start {}: {why}", self.program_name()))?);
+        self.program = Some(started.map_err(|why| format!("start {}: {why}", program_name(&self.settings)))?);
         // Earlier than the supervisor's patience ends, so that the reason is told.
         self.ready = Err(Instant::now() + self.settings.boot_timeout.mul_f32(0.9));
         Ok(())
@@ -242,7 +238,7 @@ impl Relay {
         if failed.by_question && !std::mem::replace(&mut self.mute, true) {
             eprintln!(
                 "hostler: {} ends when it is asked GET_VALUES, and is not asked any more",
-                self.program_name()
+                program_name(&self.settings)
             );
             self.start()?;
             return self.wait_ready();
@@ -250,7 +246,7 @@ impl Relay {
         let why = failed.why;
         let words = words.find("; its last line").and_then(|at| words.get(at..)).unwrap_or_default();
         let words = if why.contains("; its last line") { "" } else { words };
-        Err(format!("{} did not get ready: {why}{words}", self.program_name()))
+        Err(format!("{} did not get ready: {why}{words}", program_name(&self.settings)))
     }
 
     fn ask_ready_path(&mut self) -> Result<(), String> {
@@ -269,7 +265,7 @@ impl Relay {
         self.conn = None;
         let Some(program) = &mut self.program else { return Ok(()) };
         let asked = ready::answers(program, &mut self.buffers.incoming, &params, until);
-        asked.map_err(|why| format!("{} did not get ready: {why}", self.program_name()))
+        asked.map_err(|why| format!("{} did not get ready: {why}", program_name(&self.settings)))
     }
 
     /// Sees to it that there is a program which takes requests, and a connection to it.
@@ -290,7 +286,7 @@ impl Relay {
             match ended {
                 Some(None) => {}
                 Some(Some(how)) => {
-                    eprintln!("hostler: {} is started anew: {how}", self.program_name());
+                    eprintln!("hostler: {} is started anew: {how}", program_name(&self.settings));
                     self.start().map_err(refuse)?;
                 }
                 None => self.start().map_err(refuse)?,
@@ -313,16 +309,13 @@ impl Relay {
                     self.start().map_err(refuse)?;
                 }
                 Err(why) if program.ended(DYING).is_none() => {
-                    eprintln!(
-                        "hostler: {} lives and cannot be reached: {why}",
-                        self.settings.command.first().map_or("", String::as_str)
-                    );
+                    eprintln!("hostler: {} lives and cannot be reached: {why}", program_name(&self.settings));
                     program.kill();
                 }
                 Err(_) => {}
             }
         }
-        Err(refuse(format!("{} ends as soon as it is started", self.program_name())))
+        Err(refuse(format!("{} ends as soon as it is started", program_name(&self.settings))))
     }
 
     /// Relays one request.
@@ -374,7 +367,7 @@ impl Relay {
 
     /// The program has closed the connection in a request: says why, and starts a fresh one where it has ended.
     fn lost(&mut self) -> String {
-        let name = self.program_name().to_owned();
+        let name = program_name(&self.settings).to_owned();
         let ended = self.program.as_mut().and_then(|program| program.ended(DYING).map(str::to_owned));
         let Some(how) = ended else {
             return format!("{name} closed its connection in the request");
@@ -445,7 +438,7 @@ impl Relay {
 
     /// Starts a fresh program and waits for it: until it is ready, other workers are the better choice.
     fn renew(&mut self, why: &str) {
-        eprintln!("hostler: {} {why}, and is started anew", self.program_name());
+        eprintln!("hostler: {} {why}, and is started anew", program_name(&self.settings));
         if let Err(why) = self.start().and_then(|()| self.wait_ready()) {
             eprintln!("hostler: {why}");
         }
@@ -507,6 +500,10 @@ impl Relay {
         }
         Err(Error::App(format!("the program redirects in a circle, or over {REDIRECTS_LIMIT} times")))
     }
+}
+
+fn program_name(settings: &Fastcgi) -> &str {
+    settings.command.first().map_or("", String::as_str)
 }
 
 /// Reads a body of unknown length into a file without a name, since programs believe in CONTENT_LENGTH alone.

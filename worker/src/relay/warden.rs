@@ -48,8 +48,8 @@ const HURRIED: Duration = Duration::from_millis(200);
 /// Bytes of last words that are kept.
 const WORDS: usize = 500;
 
-/// Milliseconds between two looks at what is left to kill.
-const CLEARING: u8 = 10;
+/// Between two looks at what is left to kill.
+const CLEARING: Duration = Duration::from_millis(10);
 /// Between two looks at whether a request is left in a program that is to end.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -73,21 +73,30 @@ pub(crate) fn main() -> ExitCode {
         Ok(fd) => UnixStream::from(fd),
         Err(_) => return ExitCode::FAILURE,
     };
-    let ended = match Warden::start(&worker) {
-        Ok(mut warden) => warden.watch(&worker),
-        Err(why) => why,
-    };
+    let ended = run(&worker).unwrap_or_else(|why| why);
     let _ = (&worker).write_all(ended.as_bytes());
     ExitCode::SUCCESS
 }
 
-struct Warden {
+/// Runs the program that the worker names; how it ended, or why it did not begin.
+fn run(mut worker: &UnixStream) -> Result<String, String> {
+    let errand = read_errand(&mut worker).map_err(|e| format!("read what to start: {e}"))?;
+    let share = errand.directory.as_deref().map(Share::watch).transpose();
+    let share = share.map_err(|e| format!("open what workers share: {e}"))?;
+    let ended = Warden::start(&errand.command, share.as_ref()).map(|mut warden| warden.watch(worker));
+    if let Some(share) = &share {
+        share.remove();
+    }
+    ended
+}
+
+struct Warden<'a> {
     program: Pid,
     output: Option<PipeReader>,
     signals: SignalFd,
     lines: Lines,
     words: Vec<u8>,
-    share: Option<Share>,
+    share: Option<&'a Share>,
 }
 
 /// What the warden is about.
@@ -100,12 +109,9 @@ enum Stage {
     Ending(Instant, Duration),
 }
 
-impl Warden {
-    fn start(mut worker: &UnixStream) -> Result<Warden, String> {
+impl<'a> Warden<'a> {
+    fn start(command: &[String], share: Option<&'a Share>) -> Result<Warden<'a>, String> {
         let say = |what: &'static str| move |e: nix::Error| format!("{what}: {e}");
-        let errand = read_errand(&mut worker).map_err(|e| format!("read what to start: {e}"))?;
-        let share = errand.directory.as_deref().map(Share::watch).transpose();
-        let share = share.map_err(|e| format!("open what workers share: {e}"))?;
         let _ = sys::close_on_exec_from_3();
         let listener = sys::take_descriptor_0().map_err(|e| format!("take the listener: {e}"))?;
         let (output, theirs) = io::pipe().map_err(|e| format!("make a pipe: {e}"))?;
@@ -113,11 +119,7 @@ impl Warden {
         prctl::set_child_subreaper(true).map_err(say("become a subreaper"))?;
         // The worker's mask came along, and the program would get it too.
         SigSet::empty().thread_set_mask().map_err(say("unblock signals"))?;
-        let program = spawn(&errand.command, listener, theirs);
-        if let (Err(_), Some(share)) = (&program, &share) {
-            share.remove();
-        }
-        let program = program?;
+        let program = spawn(command, listener, theirs)?;
         let mut mask = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
             mask.add(signal);
@@ -144,25 +146,22 @@ impl Warden {
                     let urgent = (&*worker).read(&mut [0]).is_ok_and(|count| count > 0);
                     stage = self.end(urgent);
                 }
-                Stage::Emptying if self.share.as_ref().is_none_or(Share::is_free) => stage = tell(GRACE),
+                Stage::Emptying if self.share.is_none_or(Share::is_free) => stage = tell(GRACE),
                 Stage::Ending(at, grace) if at.elapsed() >= grace => break None,
                 _ => {}
             }
         };
-        let status = self.clear(status);
+        let status = self.clear(worker, status);
         self.copy();
         let Warden { lines, words, .. } = self;
         lines.finish(&mut |line| pass_on(words, line));
-        if let Some(share) = &self.share {
-            share.remove();
-        }
         let asked = !matches!(stage, Stage::Serving);
         format!("{}\n{}", describe(status, asked), String::from_utf8_lossy(&self.words))
     }
 
     /// The program is to end.
     fn end(&self, urgent: bool) -> Stage {
-        match &self.share {
+        match self.share {
             Some(share) if !urgent => {
                 share.dismiss();
                 Stage::Emptying
@@ -222,7 +221,7 @@ impl Warden {
     }
 
     /// Kills all that is left below and reaps it.
-    fn clear(&self, mut status: Option<ExitStatus>) -> Option<ExitStatus> {
+    fn clear(&mut self, worker: &UnixStream, mut status: Option<ExitStatus>) -> Option<ExitStatus> {
         loop {
             below(Signal::SIGKILL);
             status = self.reap().or(status);
@@ -230,11 +229,8 @@ impl Warden {
                 return status;
             }
             // Not until one ends: while some do, others may be missing in the kernel's list of children.
-            let _ = poll(
-                &mut [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)],
-                PollTimeout::from(CLEARING),
-            );
-            while matches!(self.signals.read_signal(), Ok(Some(_))) {}
+            self.wait(worker, Some(CLEARING));
+            self.copy();
         }
     }
 }
