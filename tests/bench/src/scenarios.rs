@@ -20,6 +20,10 @@ use crate::{
     rounds::Series,
 };
 use hostler_bench::load::real;
+use std::time::Duration;
+
+/// In which the workers have seen that connections were closed, and what ends soon after a request has ended.
+const SETTLED: Duration = Duration::from_secs(1);
 
 /// No request may fail in any of them.
 fn no_errors(report: &mut Report, series: &[Series]) {

@@ -4,7 +4,7 @@
 //! Always holds: one Hostler has the load alone and beside them by turns, the connections opened anew each time. Two
 //! Hostlers, one of them with the connections, would differ by more than what is measured: by which worker runs where.
 
-use super::{HEAD, no_errors, row};
+use super::{HEAD, SETTLED, no_errors, row};
 use crate::{
     ground::Ground,
     hostler::Hostler,
@@ -23,8 +23,6 @@ use std::{thread, time::Duration};
 const WANTED: usize = 10_000;
 /// Descriptors that this program needs for other things.
 const SPARE: u64 = 200;
-/// In which the workers have seen that connections were closed, and what ends soon after a request has ended.
-const SETTLED: Duration = Duration::from_secs(1);
 
 /// Whether memory, CPU and rest hold.
 pub(crate) fn run(extent: &Extent) -> Result<bool, Error> {

@@ -1,10 +1,10 @@
 //! 500 connections that say nothing, 500 that stop inside the head and 500 that stop inside a body of 10 KB, on
 //! 4 workers: the load beside them and a reload feel nothing of it.
 //!
-//! Two Hostlers alike run; one of them has the stalled connections, opened afresh in each round so that no
-//! timeout of theirs falls into it.
+//! Always holds: one Hostler has the load alone and beside them by turns, the connections opened anew each time, so that
+//! no timeout of theirs falls into it. Two Hostlers would differ by more than what is measured.
 
-use super::{HEAD, no_errors, row};
+use super::{HEAD, SETTLED, no_errors, row};
 use crate::{
     ground::Ground,
     hostler::Hostler,
@@ -18,6 +18,7 @@ use hostler_bench::{
     request::{Protocol, Request},
     still::{Still, Stop},
 };
+use std::thread;
 
 const EACH: usize = 500;
 const STOPS: [Stop; 3] = [Stop::Silent, Stop::InHead, Stop::InBody];
@@ -26,47 +27,69 @@ const PROTOCOLS: [(Protocol, &str); 2] = [(Protocol::Fastcgi, "FastCGI"), (Proto
 /// Whether rate and reload stay what they are without stalled connections.
 pub(crate) fn run(extent: &Extent) -> Result<bool, Error> {
     let ground = Ground::new(4, false)?;
-    let quiet = Hostler::native(&ground, "quiet", 4, "hello")?;
-    let beset = Hostler::native(&ground, "beset", 4, "hello")?;
+    let hostler = Hostler::native(&ground, "hello", 4, "hello")?;
     let mut report = Report::default();
     report.line(format!(
         "16 kept connections on 4 workers, alone and beside {EACH} silent ones, {EACH} stopped in the head and {EACH} \
          in a body of 10 KB.\n"
     ));
     for (protocol, name) in PROTOCOLS {
-        let (mut alone, mut beside) = (Vec::new(), Vec::new());
-        let (mut reloads_alone, mut reloads_beside, mut untouched) = (Vec::new(), Vec::new(), Vec::new());
-        for round in 0..extent.rounds {
-            progress(&format!("{name}, round {} of {}", round + 1, extent.rounds));
-            alone.push(drive(&quiet, protocol, extent.seconds)?);
-            reloads_alone.push(quiet.reload()?.as_secs_f64() * 1000.0);
-            let stalled = stall(&beset, protocol)?;
-            beside.push(drive(&beset, protocol, extent.seconds)?);
-            untouched.push(stalled.iter().map(Still::untouched).sum::<usize>());
-            reloads_beside.push(beset.reload()?.as_secs_f64() * 1000.0);
-        }
-        progress("");
-        let series = [Series::of("alone", alone), Series::of("beside stalled ones", beside)];
+        let Measured { series, reloads, untouched } = measure(&hostler, protocol, name, extent)?;
         report.line(format!("### {name}\n"));
         report.table(&HEAD, &series.iter().map(row).collect::<Vec<_>>());
         let [alone, beside] = &series;
         report.check("rate beside them to rate alone", beside.rate() / alone.rate(), Wanted::AtLeast(0.9));
-        let (before, after) = (median(reloads_alone), median(reloads_beside));
+        let [before, after] = reloads.map(median);
         report.line(format!("- reload: {before:.0} ms alone, {after:.0} ms beside them"));
         report.check(
             "reload beside them, ms more than alone",
             after - before,
             Wanted::AtMost(before / 2.0 + 10.0),
         );
-        let least = untouched.iter().min().copied().unwrap_or(0);
         report.line(format!(
-            "- stalled connections that the server left open through the load: {least} of {}",
+            "- stalled connections that the server left open through the load: {untouched} of {}",
             3 * EACH
         ));
         no_errors(&mut report, &series);
         report.line("");
     }
     report.finish("stalled", &extent.command("stalled"), extent.write)
+}
+
+struct Measured {
+    /// The load alone, and beside the stalled connections.
+    series: [Series; 2],
+    /// Milliseconds that a reload took, likewise.
+    reloads: [Vec<f64>; 2],
+    /// Stalled connections that the server left open, in the round with the fewest.
+    untouched: usize,
+}
+
+fn measure(hostler: &Hostler, protocol: Protocol, name: &str, extent: &Extent) -> Result<Measured, Error> {
+    let mut outcomes: [Vec<Outcome>; 2] = Default::default();
+    let mut reloads: [Vec<f64>; 2] = Default::default();
+    let mut untouched = 3 * EACH;
+    for round in 0..extent.rounds {
+        let mut turns = outcomes.iter_mut().zip(&mut reloads).zip([false, true]).collect::<Vec<_>>();
+        if round % 2 == 1 {
+            turns.reverse();
+        }
+        for ((outcomes, reloads), beside) in turns {
+            let how = if beside { "beside them" } else { "alone" };
+            progress(&format!("{name}, round {} of {}: {how}", round + 1, extent.rounds));
+            let stalled = if beside { stall(hostler, protocol)? } else { Vec::new() };
+            thread::sleep(SETTLED);
+            outcomes.push(drive(hostler, protocol, extent.seconds)?);
+            if beside {
+                untouched = untouched.min(stalled.iter().map(Still::untouched).sum());
+            }
+            reloads.push(hostler.reload()?.as_secs_f64() * 1000.0);
+        }
+    }
+    progress("");
+    let [alone, beside] = outcomes;
+    let series = [Series::of("alone", alone), Series::of("beside stalled ones", beside)];
+    Ok(Measured { series, reloads, untouched })
 }
 
 fn drive(hostler: &Hostler, protocol: Protocol, seconds: f64) -> Result<Outcome, Error> {
