@@ -289,6 +289,26 @@ fn a_second_request_inside_a_large_body_is_refused() {
 }
 
 #[test]
+fn a_web_server_that_is_answered_before_the_body_may_send_all_of_it() {
+    let worker = started();
+    let body = bytes(8_000_000, 2);
+    let too_long =
+        Request::post("/pid", &body).without("CONTENT_LENGTH").with("CONTENT_LENGTH", "99999999999999");
+    for (request, status) in [(Request::post("/pid", &body), 200), (too_long, 413)] {
+        let mut connection = worker.connect();
+        let mut out = connection.stream().again();
+        let sender = std::thread::spawn(move || out.write_all(&request.closing().to_bytes()));
+        assert_eq!(connection.answer(1, "POST").unwrap().status, status);
+        sender.join().unwrap().expect("the worker takes the body");
+        assert_eq!(
+            connection.stream().ending(hostler_tests::net::DEADLINE),
+            hostler_tests::net::Ending::Closed,
+            "{status}"
+        );
+    }
+}
+
+#[test]
 fn an_aborted_request_ends_and_the_connection_lives_on() {
     let worker = started();
     let mut connection = worker.connect();

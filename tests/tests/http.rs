@@ -258,6 +258,18 @@ fn a_body_over_max_body_is_refused_without_a_reset() {
 }
 
 #[test]
+fn a_client_that_is_answered_before_its_body_may_send_all_of_it() {
+    let worker = started();
+    let mut connection = worker.http();
+    let mut out = connection.stream().again();
+    let head = b"POST /pid HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n";
+    let sender = thread::spawn(move || out.write_all(&[&head[..], &bytes(8_000_000, 1)].concat()));
+    assert_eq!(connection.answer("POST").unwrap().status, 200);
+    sender.join().unwrap().expect("the worker takes the body");
+    assert!(matches!(connection.answer("GET"), Err(Fault::End)), "closed in order");
+}
+
+#[test]
 fn an_endless_answer_stops_when_the_client_leaves() {
     let worker = started();
     let mut connection = worker.http();

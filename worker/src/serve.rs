@@ -317,6 +317,11 @@ impl Worker {
             }
             Err(_) => Fate::Close,
         };
+        if matches!(fate, Fate::Close | Fate::Linger) {
+            // Back first: what a peer still sends is read into it.
+            self.space = space;
+            return self.part(token, conn, matches!(fate, Fate::Linger));
+        }
         let bytes = match &mut partial {
             Some(partial) => std::mem::take(&mut partial.held),
             None => Vec::new(),
@@ -353,7 +358,21 @@ impl Worker {
         }
     }
 
-    /// Does what was decided about a connection whose unused bytes are `here`.
+    /// Parts with a connection: at once, or when its peer has had time to read.
+    fn part(&mut self, token: Token, mut conn: Conn, linger: bool) {
+        // A fresh scan for the next connection, whatever this one left behind.
+        self.gather.forget();
+        if !linger {
+            return self.shared.table().leave(token);
+        }
+        let _ = nix::sys::socket::shutdown(conn.fd.as_raw_fd(), nix::sys::socket::Shutdown::Write);
+        conn.partial = None;
+        conn.lingering = true;
+        conn.deadline = self.now + LINGER;
+        self.drain(token, conn);
+    }
+
+    /// Does what was decided about a connection that stays, whose unused bytes are `here`.
     fn settle(
         &mut self,
         token: Token,
@@ -364,18 +383,9 @@ impl Worker {
     ) {
         let shared = Arc::clone(&self.shared);
         let mut pipelined = false;
-        if matches!(fate, Fate::Close | Fate::Linger) {
-            self.gather.forget();
-        }
         match fate {
-            Fate::Close => return shared.table().leave(token),
-            Fate::Linger => {
-                let _ = nix::sys::socket::shutdown(conn.fd.as_raw_fd(), nix::sys::socket::Shutdown::Write);
-                conn.partial = None;
-                conn.lingering = true;
-                conn.deadline = self.now + LINGER;
-                return self.drain(token, conn);
-            }
+            // Of those that do not stay: `part`.
+            Fate::Close | Fate::Linger => return shared.table().leave(token),
             Fate::Streamed(skip, rest) => {
                 conn.partial = None;
                 if skip > 0 || !rest.is_empty() {

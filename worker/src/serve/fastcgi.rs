@@ -115,6 +115,8 @@ impl Worker {
         large: bool,
     ) -> Fate {
         let Some(Begun { id, role, keep_conn }) = self.gather.begun() else { return Fate::Close };
+        // What is refused by its head may have a body on its way.
+        let whole = refused.is_none() && !large;
         // In most requests the head and the whole came with one look, and the index stands.
         let indexed = if self.indexed { Some(()) } else { self.read_params(rest) };
         let refused = match indexed {
@@ -160,7 +162,7 @@ impl Worker {
         self.gather.restart();
         match (fate, large, served.behind) {
             // All that the web server has to say has been read: a close cannot become a reset.
-            (Some(Fate::Linger), false, _) if used == start + rest.len() && role != Role::Authorizer => {
+            (Some(Fate::Linger), _, _) if whole && used == start + rest.len() && role != Role::Authorizer => {
                 Fate::Close
             }
             (Some(fate), _, _) => fate,

@@ -96,7 +96,14 @@ impl Worker {
             waited,
         };
         let served = desk.serve(&shared.counters, ask);
-        self.ended(conn, &served, keep).unwrap_or(Fate::Served(before + rest))
+        match self.ended(conn, &served, keep) {
+            // The client wanted no more than this, and has nothing more to say: a close cannot become a reset.
+            Some(Fate::Linger) if !head.keep && !head.chunked && head.length == 0 && rest == bytes.len() => {
+                Fate::Close
+            }
+            Some(fate) => fate,
+            None => Fate::Served(before + rest),
+        }
     }
 
     /// Answers a head that is refused, and closes.
