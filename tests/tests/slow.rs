@@ -173,6 +173,51 @@ fn a_kept_fastcgi_connection_rests_for_as_long_as_the_web_server_likes() {
     }
 }
 
+/// Eight connections of a worker that has room for no more: four begin a request, after which `pause` passes; four have
+/// had an answer and rest.
+fn crowded(pause: Duration) -> (hostler_tests::worker::Worker, Vec<Stream>, Vec<Connection>) {
+    let worker = probe(Http, Limits { max_connections: 8, ..Limits::default() });
+    let mut begun: Vec<Stream> = (0..4).map(|_| worker.address.connect()).collect();
+    for stream in &mut begun {
+        stream.write_all(b"GET /echo HTTP/1.1\r\n").unwrap();
+    }
+    std::thread::sleep(pause);
+    let mut resting: Vec<Connection> = (0..4).map(|_| worker.http()).collect();
+    for connection in &mut resting {
+        assert_eq!(connection.get("/echo").status, 200);
+    }
+    worker.counted(page::WORD_CONNECTIONS, 8);
+    (worker, begun, resting)
+}
+
+#[test]
+fn where_there_is_no_room_a_connection_at_rest_goes_before_a_request_on_its_way() {
+    let (_worker, begun, mut resting) = loop {
+        let asked = Instant::now();
+        let (worker, begun, resting) = crowded(Duration::ZERO);
+        assert_eq!(worker.http().get("/echo").status, 200);
+        // After a second they are not young any more: on a machine as slow as that, once more.
+        if asked.elapsed() < Duration::from_millis(900) {
+            break (worker, begun, resting);
+        }
+    };
+    for mut stream in begun {
+        stream.write_all(b"Host: localhost\r\n\r\n").unwrap();
+        assert_eq!(Connection::over(stream).answer("GET").unwrap().status, 200);
+    }
+    let ends = |c: &mut Connection| c.stream().ending(Duration::from_millis(100)) == Ending::Closed;
+    assert_eq!(resting.iter_mut().map(ends).filter(|ended| *ended).count(), 1);
+}
+
+#[test]
+fn where_there_is_no_room_who_was_silent_inside_a_request_goes_before_who_rests() {
+    let (worker, mut begun, mut resting) = crowded(Duration::from_millis(1500));
+    assert_eq!(worker.http().get("/echo").status, 200);
+    let ends = |stream: &mut Stream| stream.ending(Duration::from_millis(100)) != Ending::Open;
+    assert_eq!(begun.iter_mut().map(ends).filter(|ended| *ended).count(), 1);
+    assert!(resting.iter_mut().all(|connection| connection.get("/echo").status == 200));
+}
+
 #[test]
 fn five_hundred_silent_connections_cost_bounded_memory() {
     let worker = probe(Fastcgi, Limits::default());

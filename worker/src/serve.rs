@@ -40,6 +40,8 @@ const READ: usize = 128 * 1024;
 const BATCH: usize = 16;
 /// Bytes that all requests that are not whole may hold together.
 const HELD_MAX: usize = 16 << 20;
+/// How long a request may be on its way and be spared where there is no room.
+const PATIENCE: u64 = 1_000_000_000;
 /// After so many connections taken, the listener goes to the end of the kernel's list of those to wake.
 const ROTATE_AFTER: u32 = 4;
 
@@ -67,6 +69,19 @@ pub(crate) struct Worker {
     pub(crate) indexed: bool,
     /// Joined PARAMS of several records, or the meta-variables of an HTTP head.
     pub(crate) arena: Vec<u8>,
+}
+
+/// Which connections go first where there is no room.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Missed {
+    /// It has its answer.
+    Answered,
+    /// It has been silent inside a request for more than [`PATIENCE`].
+    Silent,
+    /// It rests between requests.
+    AtRest,
+    /// Its request is on its way.
+    Young,
 }
 
 /// What becomes of a connection after its bytes were looked at. The number is how many of them are used.
@@ -538,19 +553,34 @@ impl Worker {
         }
     }
 
-    /// Closes the connections that have been silent inside a request for longest, or else rested for longest.
+    /// Closes the connections that can be missed most: [`Missed`], and of these the ones that have waited longest.
     fn evict(&mut self) {
+        let read_timeout = u64::try_from(self.shared.limits.read_timeout.as_nanos()).unwrap_or(u64::MAX);
+        let patience = read_timeout.saturating_sub(PATIENCE);
         let mut table = self.shared.table();
-        let mut silent = table.waiting(|conn| conn.deadline != 0);
-        if silent.is_empty() {
-            silent = table.waiting(|_| true);
-        }
-        silent.sort_by_key(|token| {
-            table.peek(*token).map_or(0, |conn| (u64::from(!conn.gathering) << 63) | conn.deadline >> 1)
-        });
-        let share = (silent.len() / 16).max(1);
-        let out: Vec<_> =
-            silent.into_iter().take(share).filter_map(|token| Some((token, table.take(token)?))).collect();
+        let mut ranked: Vec<(Missed, u64, Token)> = table
+            .waiting(|_| true)
+            .into_iter()
+            .filter_map(|token| {
+                let conn = table.peek(token)?;
+                let missed = match conn.gathering {
+                    _ if conn.lingering => Missed::Answered,
+                    true if conn.deadline.saturating_sub(self.now) <= patience => Missed::Silent,
+                    true => Missed::Young,
+                    false => Missed::AtRest,
+                };
+                Some((missed, conn.deadline, token))
+            })
+            .collect();
+        ranked.sort_unstable();
+        // A request that is on its way is the last to go, and no more of them than must.
+        let old = ranked.iter().filter(|(missed, ..)| *missed < Missed::Young).count();
+        let share = (old / 16).max(1);
+        let out: Vec<_> = ranked
+            .into_iter()
+            .take(share)
+            .filter_map(|(_, _, token)| Some((token, table.take(token)?)))
+            .collect();
         drop(table);
         for (token, conn) in out {
             self.close_silent(token, conn);

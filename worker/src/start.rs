@@ -39,6 +39,8 @@ use std::{
 const BOOT_FAILED: u8 = 69;
 /// Exit code: this is not started as it must be (EX_USAGE).
 const NO_LISTENER: u8 = 64;
+/// Descriptors that are kept for other things than connections.
+const OTHER_DESCRIPTORS: usize = 64;
 
 /// Serves a function from requests to responses until the process is told to end.
 ///
@@ -187,7 +189,9 @@ fn assemble(serve: &Serve, parts: Parts, link: Option<Arc<Link>>, routes: Routes
     let counters =
         Counters::open(parts.page.as_ref()).map_err(|e| format!("map the page of counters: {e}"))?;
     let mut limits = serve.limits.clone();
-    limits.max_connections = limits.max_connections.min(descriptors().saturating_sub(64).max(1));
+    // The rest is the app's, half of them at most.
+    let room = descriptors() - (descriptors() / 2).min(OTHER_DESCRIPTORS);
+    limits.max_connections = limits.max_connections.min(room.max(1));
     let shared = Arc::new(Shared {
         table: Mutex::new(Table::new(parts.ledger)),
         epoll,
