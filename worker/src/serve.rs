@@ -4,6 +4,7 @@
 //! that a slow or silent client holds memory within limits and no worker; orders are read between requests; the
 //! loop does not know which runtime it serves.
 
+mod ending;
 mod fastcgi;
 mod http;
 mod orders;
@@ -13,7 +14,7 @@ use crate::{
     control::{Protocol, Report, Wear},
     counters::now,
     exchange::{Desk, Served},
-    keeper::{LINGER, refuse_late},
+    keeper::refuse_late,
     params::Index,
     shared::{BELL, CONTROL, LISTENER, QUEUE, SIGNAL, Shared},
     table::{Conn, Partial, Token},
@@ -21,14 +22,9 @@ use crate::{
 use hostler_proto::Gather;
 use nix::{
     poll::PollTimeout,
-    sys::{
-        epoll::EpollEvent,
-        signalfd::SignalFd,
-        socket::{MsgFlags, recv},
-    },
+    sys::{epoll::EpollEvent, signalfd::SignalFd},
 };
 use std::{
-    os::fd::AsRawFd,
     process::ExitCode,
     sync::{Arc, atomic::Ordering::SeqCst},
     thread::Thread,
@@ -38,10 +34,6 @@ use std::{
 const READ: usize = 128 * 1024;
 /// Events that are served before the epoll is asked again: what keeps fresh connections from starving.
 const BATCH: usize = 16;
-/// Bytes that all requests that are not whole may hold together.
-const HELD_MAX: usize = 16 << 20;
-/// How long a request may be on its way and be spared where there is no room.
-const PATIENCE: u64 = 1_000_000_000;
 /// After so many connections taken, the listener goes to the end of the kernel's list of those to wake.
 const ROTATE_AFTER: u32 = 4;
 
@@ -69,19 +61,6 @@ pub(crate) struct Worker {
     pub(crate) indexed: bool,
     /// Joined PARAMS of several records, or the meta-variables of an HTTP head.
     pub(crate) arena: Vec<u8>,
-}
-
-/// Which connections go first where there is no room.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Missed {
-    /// It has its answer.
-    Answered,
-    /// It has been silent inside a request for more than [`PATIENCE`].
-    Silent,
-    /// It rests between requests.
-    AtRest,
-    /// Its request is on its way.
-    Young,
 }
 
 /// What becomes of a connection after its bytes were looked at. The number is how many of them are used.
@@ -230,7 +209,7 @@ impl Worker {
             Ok(None) => return,
             Err(e) => {
                 eprintln!("hostler: cannot take a connection: {e}; the longest silent one is closed for it");
-                self.evict();
+                self.evict(|_| true);
                 return;
             }
         };
@@ -373,20 +352,6 @@ impl Worker {
         }
     }
 
-    /// Parts with a connection: at once, or when its peer has had time to read.
-    fn part(&mut self, token: Token, mut conn: Conn, linger: bool) {
-        // A fresh scan for the next connection, whatever this one left behind.
-        self.gather.forget();
-        if !linger {
-            return self.shared.table().leave(token);
-        }
-        let _ = nix::sys::socket::shutdown(conn.fd.as_raw_fd(), nix::sys::socket::Shutdown::Write);
-        conn.partial = None;
-        conn.lingering = true;
-        conn.deadline = self.now + LINGER;
-        self.drain(token, conn);
-    }
-
     /// Does what was decided about a connection that stays, whose unused bytes are `here`.
     fn settle(
         &mut self,
@@ -470,21 +435,6 @@ impl Worker {
         conn.deadline = self.now.saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Reads and drops what a peer still sends to a connection that is answered.
-    fn drain(&mut self, token: Token, conn: Conn) {
-        // A few times, then it is the turn of others: a peer that never stops must not hold the worker.
-        for _ in 0..16 {
-            match recv(conn.fd.as_raw_fd(), &mut self.space, MsgFlags::MSG_DONTWAIT) {
-                Ok(0) => return self.shared.table().leave(token),
-                Ok(n) if n == self.space.len() => {}
-                Ok(_) | Err(nix::Error::EAGAIN | nix::Error::EINTR) => break,
-                Err(_) => return self.shared.table().leave(token),
-            }
-        }
-        let mut table = self.shared.table();
-        self.shared.rest(&mut table, token, conn);
-    }
-
     /// Counts a request that is about to begin, and wakes the keeper where it rests.
     pub(crate) fn begin(&mut self) {
         self.shared.sequence.fetch_add(1, SeqCst);
@@ -520,70 +470,6 @@ impl Worker {
             End::Close => Some(Fate::Linger),
             End::Whole if !keep => Some(Fate::Linger),
             End::Whole => None,
-        }
-    }
-
-    /// Closes what has waited too long.
-    fn expire(&mut self) {
-        loop {
-            let expired = self.shared.table().expired(self.now);
-            let Some((token, conn)) = expired else { return };
-            self.close_silent(token, conn);
-        }
-    }
-
-    /// Closes a connection; a client that was sending a request over HTTP is told why.
-    fn close_silent(&mut self, token: Token, conn: Conn) {
-        let began = conn.partial.as_ref().is_some_and(|p| !p.held.is_empty());
-        if began && conn.protocol == Protocol::Http && !conn.lingering {
-            let answer = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-            let _ = nix::sys::socket::send(conn.fd.as_raw_fd(), answer, MsgFlags::MSG_NOSIGNAL);
-        }
-        self.shared.table().leave(token);
-    }
-
-    /// Before a connection is taken: within the bounds, or the longest silent ones go.
-    fn make_room(&mut self) {
-        let (count, held) = {
-            let table = self.shared.table();
-            (table.len(), table.held())
-        };
-        if count >= self.shared.limits.max_connections || held > HELD_MAX {
-            self.evict();
-        }
-    }
-
-    /// Closes the connections that can be missed most: [`Missed`], and of these the ones that have waited longest.
-    fn evict(&mut self) {
-        let read_timeout = u64::try_from(self.shared.limits.read_timeout.as_nanos()).unwrap_or(u64::MAX);
-        let patience = read_timeout.saturating_sub(PATIENCE);
-        let mut table = self.shared.table();
-        let mut ranked: Vec<(Missed, u64, Token)> = table
-            .waiting(|_| true)
-            .into_iter()
-            .filter_map(|token| {
-                let conn = table.peek(token)?;
-                let missed = match conn.gathering {
-                    _ if conn.lingering => Missed::Answered,
-                    true if conn.deadline.saturating_sub(self.now) <= patience => Missed::Silent,
-                    true => Missed::Young,
-                    false => Missed::AtRest,
-                };
-                Some((missed, conn.deadline, token))
-            })
-            .collect();
-        ranked.sort_unstable();
-        // A request that is on its way is the last to go, and no more of them than must.
-        let old = ranked.iter().filter(|(missed, ..)| *missed < Missed::Young).count();
-        let share = (old / 16).max(1);
-        let out: Vec<_> = ranked
-            .into_iter()
-            .take(share)
-            .filter_map(|(_, _, token)| Some((token, table.take(token)?)))
-            .collect();
-        drop(table);
-        for (token, conn) in out {
-            self.close_silent(token, conn);
         }
     }
 
