@@ -276,13 +276,18 @@ fn a_client_that_leaves_ends_the_script_and_its_children() {
 
 #[test]
 fn a_killed_worker_takes_its_script_along() {
-    let script = "echo $$ > \"$PLACE/script\"; sleep 1000 & echo $! > \"$PLACE/child\"; wait";
-    let place = scripts(&[("wait.cgi", script)]);
+    let script = "echo $$ > \"$PLACE/script\"; sleep 1000 & echo $! > \"$PLACE/child\"; echo begun; wait";
+    let place = scripts(&[("wait.cgi", &format!("{HEAD}; {script}"))]);
     let worker = http(&place);
     let mut client = worker.http();
     client.ask("GET", "/cgi/wait.cgi", &[]);
-    for name in ["script", "child"] {
-        eventually(name, || place.path(name).exists().then_some(()));
+    // What it says comes by way of the worker, which thus knows of it.
+    let mut said = Vec::new();
+    while !String::from_utf8_lossy(&said).contains("begun") {
+        let mut bytes = [0; 1000];
+        let count = client.stream().read(&mut bytes).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&said));
+        said.extend_from_slice(&bytes[..count]);
     }
     worker.program.signal(Signal::SIGKILL);
     gone(&place, "script");

@@ -6,6 +6,9 @@
 //! the request in hand, and with it goes the group of the script that answered it. The worker says which connections
 //! are at rest in the [`Ledger`], a byte a descriptor in shared memory, written without a system call.
 //!
+//! Limitation: a worker that is killed in the very moment in which it starts a script does not know its number yet, and
+//! the script lives on.
+//!
 //! Always holds: while the worker lives the heir sleeps, answers to no signal but SIGKILL, and opens and closes
 //! nothing (a close would be the worker's, too). It allocates nothing: it is a copy of a process that may have had
 //! other threads, whose locks nobody would free. It never waits: a connection that the queue has no room for is
