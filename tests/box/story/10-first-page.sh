@@ -20,6 +20,7 @@ ok "no fault is in the journal" not journal_has "[1-9] faults\? in\|ERROR\|WARN"
 ok "workers are www-data, the supervisor is root" sh -c '[ "$(echo "$1" | sort -u | xargs)" = "root www-data" ]' sh \
   "$(in_box ps -C hostler -o user=)"
 ok "the manual is there" in_box test -e /usr/share/man/man5/hostler.toml.5.gz -a -e /usr/share/man/man1/hostler-reload.1.gz
+ok "and the licences of what is linked" in_box test -s /usr/share/doc/hostler/crates.gz
 in_box sh -c 'cat >/tmp/page; chmod 755 /tmp/page' <"$root/packaging/debian/tests/page"
 ok "the package's own test for autopkgtest passes" in_box /tmp/page
 in_box rm /tmp/page
