@@ -421,13 +421,19 @@ fn a_new_binary_that_cannot_start_leaves_the_old_one_running() {
     assert_eq!(program.code(), 0);
 }
 
+/// What systemd would listen on (`NOTIFY_SOCKET`).
+fn notify_socket(place: &Place) -> (std::path::PathBuf, std::os::unix::net::UnixDatagram) {
+    let path = place.path("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(hostler_tests::net::DEADLINE)).unwrap();
+    (path, socket)
+}
+
 #[test]
 fn fault_36_systemd_is_told_ready_reloading_and_stopping_also_after_an_upgrade() {
     let place = Place::new();
     write_config(&place, &pool("shop", "", &count(1)));
-    let path = place.path("notify");
-    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(hostler_tests::net::DEADLINE)).unwrap();
+    let (path, socket) = notify_socket(&place);
     let mut program = Program::start(run(&place).env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000"));
     let mut told = String::new();
     let mut until = |wanted: &str| {
@@ -458,9 +464,7 @@ fn fault_36_systemd_is_told_ready_reloading_and_stopping_also_after_an_upgrade()
 fn an_upgrade_beats_at_once_so_that_several_in_a_row_do_not_starve_the_watchdog() {
     let place = Place::new();
     write_config(&place, &pool("shop", "", &count(1)));
-    let path = place.path("notify");
-    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(hostler_tests::net::DEADLINE)).unwrap();
+    let (path, socket) = notify_socket(&place);
     // A beat an hour.
     let mut program =
         Program::start(run(&place).env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "7200000000"));

@@ -190,7 +190,8 @@ fn assemble(serve: &Serve, parts: Parts, link: Option<Arc<Link>>, routes: Routes
         Counters::open(parts.page.as_ref()).map_err(|e| format!("map the page of counters: {e}"))?;
     let mut limits = serve.limits.clone();
     // The rest is the app's, half of them at most.
-    let room = descriptors() - (descriptors() / 2).min(OTHER_DESCRIPTORS);
+    let all = descriptors();
+    let room = all - (all / 2).min(OTHER_DESCRIPTORS);
     limits.max_connections = limits.max_connections.min(room.max(1));
     let shared = Arc::new(Shared {
         table: Mutex::new(Table::new(parts.ledger)),
