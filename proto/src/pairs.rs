@@ -19,29 +19,39 @@ impl<'a> Pairs<'a> {
         Pairs { rest: stream }
     }
 
+    /// The next pair, where there is one; `None` in place of one that overruns the stream.
     #[inline]
-    fn length(&mut self) -> Result<usize, Error> {
-        match *self.rest {
-            [short, ref rest @ ..] if short < 128 => {
-                self.rest = rest;
-                Ok(usize::from(short))
+    fn pair(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        let (name, value, rest) = match *self.rest {
+            // As most are.
+            [name, value, ref rest @ ..] if (name | value) < 128 => {
+                (usize::from(name), usize::from(value), rest)
             }
-            [b3, b2, b1, b0, ref rest @ ..] => {
-                self.rest = rest;
-                usize::try_from(u32::from_be_bytes([b3 & 0x7f, b2, b1, b0])).map_err(|_| Error::Pair)
-            }
-            _ => Err(Error::Pair),
-        }
-    }
-
-    #[inline]
-    fn pair(&mut self) -> Result<(&'a [u8], &'a [u8]), Error> {
-        let name = self.length()?;
-        let value = self.length()?;
-        let (name, rest) = self.rest.split_at_checked(name).ok_or(Error::Pair)?;
-        let (value, rest) = rest.split_at_checked(value).ok_or(Error::Pair)?;
+            _ => long(self.rest)?,
+        };
+        let (name, rest) = rest.split_at_checked(name)?;
+        let (value, rest) = rest.split_at_checked(value)?;
         self.rest = rest;
-        Ok((name, value))
+        Some((name, value))
+    }
+}
+
+/// Both lengths of a pair, and what is behind them.
+#[cold]
+fn long(stream: &[u8]) -> Option<(usize, usize, &[u8])> {
+    let (name, rest) = length(stream)?;
+    let (value, rest) = length(rest)?;
+    Some((name, value, rest))
+}
+
+fn length(stream: &[u8]) -> Option<(usize, &[u8])> {
+    match *stream {
+        [short, ref rest @ ..] if short < 128 => Some((usize::from(short), rest)),
+        [b3, b2, b1, b0, ref rest @ ..] => {
+            let length = u32::from_be_bytes([b3 & 0x7f, b2, b1, b0]);
+            usize::try_from(length).ok().map(|length| (length, rest))
+        }
+        _ => None,
     }
 }
 
@@ -53,11 +63,13 @@ impl<'a> Iterator for Pairs<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let pair = self.pair();
-        if pair.is_err() {
-            self.rest = &[];
+        match self.pair() {
+            Some(pair) => Some(Ok(pair)),
+            None => {
+                self.rest = &[];
+                Some(Err(Error::Pair))
+            }
         }
-        Some(pair)
     }
 }
 

@@ -36,33 +36,53 @@ impl Span {
     }
 }
 
-/// Variables that the worker itself asks for with each request: found without a search.
+/// Variables that the worker itself asks for with each request: found without a search. Its number is its place among
+/// the [`Known::NAMES`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Known {
-    RequestMethod,
-    RequestUri,
-    ScriptName,
-    PathInfo,
-    ContentLength,
-    HttpHost,
-    ServerName,
+    RequestMethod = 0,
+    RequestUri = 1,
+    PathInfo = 2,
+    ServerName = 3,
+    ScriptName = 5,
+    HttpHost = 6,
+    ContentLength = 7,
 }
 
 impl Known {
-    const COUNT: usize = 7;
+    const PLACES: usize = 8;
+    /// Each name, none over sixteen bytes, with its last eight, which tell it from most others in one comparison.
+    const NAMES: [(&[u8], u64); Known::PLACES] = [
+        with_end(b"REQUEST_METHOD"),
+        with_end(b"REQUEST_URI"),
+        with_end(b"PATH_INFO"),
+        with_end(b"SERVER_NAME"),
+        (b"", 0),
+        with_end(b"SCRIPT_NAME"),
+        with_end(b"HTTP_HOST"),
+        with_end(b"CONTENT_LENGTH"),
+    ];
+    /// Found by trying: times this, the ends of the names differ in their first three bits, which are the place.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7d8d;
 
+    /// The place of a variable with this name, where there is one.
     #[inline]
-    fn named(name: &[u8]) -> Option<Known> {
-        match name.len() {
-            9 if name == b"PATH_INFO" => Some(Known::PathInfo),
-            9 if name == b"HTTP_HOST" => Some(Known::HttpHost),
-            11 if name == b"REQUEST_URI" => Some(Known::RequestUri),
-            11 if name == b"SCRIPT_NAME" => Some(Known::ScriptName),
-            11 if name == b"SERVER_NAME" => Some(Known::ServerName),
-            14 if name == b"REQUEST_METHOD" => Some(Known::RequestMethod),
-            14 if name == b"CONTENT_LENGTH" => Some(Known::ContentLength),
-            _ => None,
+    fn named(name: &[u8]) -> Option<usize> {
+        let end = u64::from_le_bytes(*name.last_chunk()?);
+        let place = (end.wrapping_mul(Known::FACTOR) >> 61) as usize;
+        let (known, known_end) = *Known::NAMES.get(place)?;
+        if end != known_end {
+            return None;
         }
+        (name.len() == known.len() && name.first_chunk::<8>() == known.first_chunk()).then_some(place)
+    }
+}
+
+/// A name and its last eight bytes.
+const fn with_end(name: &[u8]) -> (&[u8], u64) {
+    match name.last_chunk() {
+        Some(end) => (name, u64::from_le_bytes(*end)),
+        None => (name, 0),
     }
 }
 
@@ -72,7 +92,7 @@ impl Known {
 /// another for the first time.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    known: [Option<Span>; Known::COUNT],
+    known: [Option<Span>; Known::PLACES],
     entries: OnceCell<Entries>,
     spare: RefCell<Entries>,
 }
@@ -91,7 +111,7 @@ struct Entries {
 impl Index {
     /// Forgets all.
     pub(crate) fn clear(&mut self) {
-        self.known = [None; Known::COUNT];
+        self.known = [None; Known::PLACES];
         if let Some(mut entries) = self.entries.take() {
             entries.all.clear();
             entries.side.clear();
@@ -109,9 +129,9 @@ impl Index {
         self.clear();
         for pair in Pairs::new(stream) {
             let (name, value) = pair?;
-            if let Some(known) = Known::named(name)
-                && let Some(slot) = self.known.get_mut(known as usize)
-                && (slot.is_none() || !matches!(known, Known::HttpHost))
+            if let Some(place) = Known::named(name)
+                && let Some(slot) = self.known.get_mut(place)
+                && (slot.is_none() || place != Known::HttpHost as usize)
             {
                 *slot = Some(Span::of(value, stream));
             }
@@ -197,7 +217,12 @@ impl<'a> Params<'a> {
     /// The value of one of the variables that need no search.
     #[inline]
     pub(crate) fn known(&self, known: Known) -> Option<&'a [u8]> {
-        let span = *self.index.known.get(known as usize)?;
+        self.at(known as usize)
+    }
+
+    #[inline]
+    fn at(&self, place: usize) -> Option<&'a [u8]> {
+        let span = *self.index.known.get(place)?;
         span.map(|span| span.bytes(self.stream, &[]))
     }
 
@@ -210,7 +235,7 @@ impl<'a> Params<'a> {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a [u8]> {
         match Known::named(name.as_bytes()) {
-            Some(known) => self.known(known),
+            Some(place) => self.at(place),
             None => self.find(|n| n == name.as_bytes()),
         }
     }
@@ -276,6 +301,27 @@ mod tests {
             assert_eq!(params.iter().count(), 4);
             assert!(!repeated);
         });
+    }
+
+    #[test]
+    fn each_variable_that_needs_no_search_stands_at_its_place() {
+        for (known, name) in [
+            (Known::RequestMethod, "REQUEST_METHOD"),
+            (Known::RequestUri, "REQUEST_URI"),
+            (Known::PathInfo, "PATH_INFO"),
+            (Known::ServerName, "SERVER_NAME"),
+            (Known::ScriptName, "SCRIPT_NAME"),
+            (Known::HttpHost, "HTTP_HOST"),
+            (Known::ContentLength, "CONTENT_LENGTH"),
+        ] {
+            assert_eq!(Known::named(name.as_bytes()), Some(known as usize), "{name}");
+            for other in [&name[1..], &format!("X{name}"), &name.to_lowercase()] {
+                assert_eq!(Known::named(other.as_bytes()), None, "{other}");
+            }
+            let pairs = [(name, "a"), ("X_PATH_INFO", "b"), ("", "c"), (name, "d")];
+            let counts = if name == "HTTP_HOST" { "a" } else { "d" };
+            with(&pairs, |params, _| assert_eq!(params.known(known), Some(counts.as_bytes()), "{name}"));
+        }
     }
 
     #[test]

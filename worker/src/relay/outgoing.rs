@@ -164,8 +164,11 @@ mod tests {
     fn read(out: &Outgoing) -> (Vec<Vec<u8>>, Vec<u8>) {
         let mut gather = Gather::default();
         let limits = Limits { params: 1 << 20, body: 1 << 20 };
-        assert_eq!(gather.scan(out.pending(), &limits), Ok(Step::Head));
-        assert_eq!(gather.scan(out.pending(), &limits), Ok(Step::Whole));
+        let mut step = gather.scan(out.pending(), &limits);
+        if step == Ok(Step::Head) {
+            step = gather.scan(out.pending(), &limits);
+        }
+        assert_eq!(step, Ok(Step::Whole));
         let of = |ranges: &[std::ops::Range<usize>]| -> Vec<Vec<u8>> {
             ranges.iter().map(|range| out.pending()[range.clone()].to_vec()).collect()
         };
