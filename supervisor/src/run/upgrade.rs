@@ -37,9 +37,9 @@ use std::{
     io::{self, Read, Seek, Write},
     os::{
         fd::{AsFd, OwnedFd},
-        unix::ffi::OsStringExt,
+        unix::{ffi::OsStringExt, fs::FileExt},
     },
-    process::{Command, ExitCode, Stdio},
+    process::{Command, ExitCode},
     rc::Rc,
     time::Duration,
 };
@@ -49,11 +49,16 @@ const MARK: &str = "HOSTLER_RESUME";
 /// What a probe may take.
 const PROBE_TIME: Duration = Duration::from_secs(10);
 
+/// What a probe says where it can go on: an end without a fault alone might be any other program's.
+const YES: &str = "hostler can go on";
+
 /// A probe that runs.
 #[derive(Debug)]
 pub(crate) struct Probe {
     pid: i32,
     until: Duration,
+    /// What it writes to standard output.
+    said: File,
 }
 
 /// Whether this process goes on from another's state.
@@ -66,7 +71,10 @@ pub(crate) fn probe() -> ExitCode {
     let mut text = Vec::new();
     match io::stdin().read_to_end(&mut text).map_err(|e| e.to_string()).and_then(|_| State::from_bytes(&text))
     {
-        Ok(_) => ExitCode::SUCCESS,
+        Ok(_) => {
+            println!("{YES}");
+            ExitCode::SUCCESS
+        }
         Err(e) => {
             eprintln!("hostler: cannot go on from the running supervisor's state: {e}");
             ExitCode::FAILURE
@@ -85,30 +93,30 @@ impl Shell {
             return;
         }
         match self.start_probe() {
-            Ok(pid) => self.probe = Some(Probe { pid, until: now() + PROBE_TIME }),
+            Ok((pid, said)) => self.probe = Some(Probe { pid, until: now() + PROBE_TIME, said }),
             Err(e) => tracing::error!("upgrade: {e}; this supervisor goes on"),
         }
     }
 
-    fn start_probe(&self) -> io::Result<i32> {
-        let state = empty_file()?;
+    fn start_probe(&self) -> io::Result<(i32, File)> {
+        let (state, said) = (empty_file()?, empty_file()?);
         write_state(&state, &self.state(&mut Load::default()))?;
         let program = self.program.display();
         let child = Command::new(&self.program)
             .arg("probe")
             .stdin(state)
-            .stdout(Stdio::null())
+            .stdout(said.try_clone()?)
             .spawn()
             .map_err(|e| io::Error::new(e.kind(), format!("start {program}: {e}")))?;
-        i32::try_from(child.id()).map_err(io::Error::other)
+        Ok((i32::try_from(child.id()).map_err(io::Error::other)?, said))
     }
 
     /// A process ended: whether it was the probe.
     pub(super) fn probed(&mut self, pid: i32, ok: bool) -> bool {
-        if self.probe.take_if(|probe| probe.pid == pid).is_none() {
-            return false;
-        }
-        if ok {
+        let Some(probe) = self.probe.take_if(|probe| probe.pid == pid) else { return false };
+        let mut start = [0; YES.len()];
+        let said = probe.said.read_exact_at(&mut start, 0);
+        if ok && said.is_ok() && start == *YES.as_bytes() {
             self.replace();
         } else {
             tracing::error!(
