@@ -7,11 +7,12 @@
 use crate::{Error, hand::HAND, wait};
 use hostler_proto::{EndRequest, Header, Kind, ProtocolStatus, record::CONTENT_MAX, token::is_token};
 use http::StatusCode;
+use nix::sys::socket::{MsgFlags, recv, send, sendmsg};
 use std::{
     fs::File,
     io::{self, IoSlice, Write},
     os::{
-        fd::{AsFd, BorrowedFd},
+        fd::{AsFd, AsRawFd, BorrowedFd},
         unix::fs::FileExt,
     },
     time::Duration,
@@ -418,9 +419,8 @@ impl<'a> Answer<'a> {
         if !HAND.claim() && !self.claimed() {
             return self.overtaken();
         }
-        use std::os::fd::AsRawFd;
-        let flags = nix::sys::socket::MsgFlags::from_bits_retain(libc::MSG_MORE | libc::MSG_NOSIGNAL);
-        let n = match nix::sys::socket::send(self.fd.as_raw_fd(), self.out, flags) {
+        let flags = MsgFlags::from_bits_retain(libc::MSG_MORE | libc::MSG_NOSIGNAL);
+        let n = match send(self.fd.as_raw_fd(), self.out, flags) {
             Ok(n) => n,
             Err(nix::Error::EAGAIN | nix::Error::EINTR) => 0,
             Err(_) => return self.broken(),
@@ -525,9 +525,12 @@ impl<'a> Answer<'a> {
             }
         }
         while !slices.is_empty() {
+            // Not `write` and `writev`: what the kernel does for any file, before it comes to the socket, can be felt in
+            // a small answer.
+            let (fd, flags) = (self.fd.as_raw_fd(), MsgFlags::MSG_NOSIGNAL);
             let sent = match &*slices {
-                [one] => nix::unistd::write(self.fd, one),
-                several => nix::sys::uio::writev(self.fd, several),
+                [one] => send(fd, one, flags),
+                several => sendmsg::<()>(fd, several, &[], flags, None),
             };
             match sent {
                 Ok(0) => return self.broken(),
@@ -542,8 +545,6 @@ impl<'a> Answer<'a> {
 
     /// The web server took the request back (FastCGI 5.4), and says nothing else first.
     fn is_aborted(&self) -> bool {
-        use nix::sys::socket::{MsgFlags, recv};
-        use std::os::fd::AsRawFd;
         let Wire::Fastcgi { id } = self.wire else { return false };
         let mut bytes = [0; Header::LEN];
         let peeked = recv(self.fd.as_raw_fd(), &mut bytes, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);

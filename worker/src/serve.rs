@@ -22,9 +22,14 @@ use crate::{
 use hostler_proto::Gather;
 use nix::{
     poll::PollTimeout,
-    sys::{epoll::EpollEvent, signalfd::SignalFd},
+    sys::{
+        epoll::EpollEvent,
+        signalfd::SignalFd,
+        socket::{MsgFlags, recv},
+    },
 };
 use std::{
+    os::fd::AsRawFd,
     process::ExitCode,
     sync::{Arc, atomic::Ordering::SeqCst},
     thread::Thread,
@@ -34,8 +39,11 @@ use std::{
 const READ: usize = 128 * 1024;
 /// Events that are served before the epoll is asked again: what keeps fresh connections from starving.
 const BATCH: usize = 16;
-/// After so many connections taken, the listener goes to the end of the kernel's list of those to wake.
-const ROTATE_AFTER: u32 = 4;
+/// After so many connections taken, the worker goes to the end of the kernel's list of those to wake: before, the one
+/// that took the last is woken again, which is cheapest.
+const ROTATE_AFTER: u32 = 16;
+/// One that stays counts as so many, since it will bring more work.
+const STAYING: u32 = 4;
 
 /// See the module.
 pub(crate) struct Worker {
@@ -208,18 +216,20 @@ impl Worker {
             Ok(Some(taken)) => taken,
             Ok(None) => return,
             Err(e) => {
-                eprintln!("hostler: cannot take a connection: {e}; the longest silent one is closed for it");
+                eprintln!(
+                    "hostler: cannot take a connection: {e}; one that can be missed most is closed for it"
+                );
                 self.evict(|_| true);
                 return;
             }
         };
-        self.taken += 1;
-        if self.taken >= ROTATE_AFTER {
+        let token = shared.table().enter();
+        self.look(token, Conn::new(fd, listener.protocol, ends));
+        self.taken += if shared.table().holds(token) { STAYING } else { 1 };
+        if self.taken >= ROTATE_AFTER && !self.leaving {
             self.taken = 0;
             shared.watch_listener(number, listener, true);
         }
-        let token = shared.table().enter();
-        self.look(token, Conn::new(fd, listener.protocol, ends));
     }
 
     /// Somebody waits, for whom another worker was woken that has no time.
@@ -284,7 +294,7 @@ impl Worker {
         let mut space = std::mem::take(&mut self.space);
         let mut partial = conn.partial.take();
         let pipelined = partial.as_mut().is_some_and(|p| std::mem::take(&mut p.pipelined));
-        let read = if pipelined { Ok(0) } else { nix::unistd::read(&conn.fd, &mut space) };
+        let read = if pipelined { Ok(0) } else { recv(conn.fd.as_raw_fd(), &mut space, MsgFlags::empty()) };
         let fate = match read {
             Ok(0) if !pipelined => Fate::Close,
             Ok(n) => {
@@ -361,11 +371,10 @@ impl Worker {
         here: &[u8],
         fate: Fate,
     ) {
-        let shared = Arc::clone(&self.shared);
         let mut pipelined = false;
         match fate {
             // Of those that do not stay: `part`.
-            Fate::Close | Fate::Linger => return shared.table().leave(token),
+            Fate::Close | Fate::Linger => return self.shared.table().leave(token),
             Fate::Streamed(skip, rest) => {
                 conn.partial = None;
                 if skip > 0 || !rest.is_empty() {
@@ -406,14 +415,14 @@ impl Worker {
         // A fresh scan for the next connection, whatever this one left behind.
         self.gather.restart();
         self.wait_for_more(&mut conn);
-        let mut table = shared.table();
+        let mut table = self.shared.table();
         if pipelined {
             if let Some(partial) = &mut conn.partial {
                 partial.pipelined = true;
             }
             table.again.push_back(token);
         }
-        shared.rest(&mut table, token, conn);
+        self.shared.rest(&mut table, token, conn);
     }
 
     /// Until when a connection may stay as it is.

@@ -182,6 +182,11 @@ impl Table {
             .collect()
     }
 
+    /// Whether a connection is still of this worker.
+    pub(crate) fn holds(&mut self, token: Token) -> bool {
+        self.slot(token).is_some()
+    }
+
     /// Looks at a connection that waits.
     pub(crate) fn peek(&mut self, token: Token) -> Option<&Conn> {
         self.slot(token)?.conn.as_ref()
