@@ -4,10 +4,10 @@
 //! cut into few large records (FastCGI 3.3) or chunks (RFC 9112, section 7.1); a HEAD request, 204 and 304 get no
 //! body whatever the app writes; what is promised by Content-Length is kept or the connection is cut.
 
-use crate::{Error, hand::HAND, wait};
+use crate::{Error, hand::HAND, socket, wait};
 use hostler_proto::{EndRequest, Header, Kind, ProtocolStatus, record::CONTENT_MAX, token::is_token};
 use http::StatusCode;
-use nix::sys::socket::{MsgFlags, recv, send, sendmsg};
+use nix::sys::socket::{MsgFlags, recv, send};
 use std::{
     fs::File,
     io::{self, IoSlice, Write},
@@ -525,14 +525,7 @@ impl<'a> Answer<'a> {
             }
         }
         while !slices.is_empty() {
-            // Not `write` and `writev`: what the kernel does for any file, before it comes to the socket, can be felt in
-            // a small answer.
-            let (fd, flags) = (self.fd.as_raw_fd(), MsgFlags::MSG_NOSIGNAL);
-            let sent = match &*slices {
-                [one] => send(fd, one, flags),
-                several => sendmsg::<()>(fd, several, &[], flags, None),
-            };
-            match sent {
+            match socket::write(self.fd, slices) {
                 Ok(0) => return self.broken(),
                 Ok(n) => IoSlice::advance_slices(&mut slices, n),
                 Err(nix::Error::EINTR) => {}

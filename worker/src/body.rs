@@ -81,7 +81,7 @@ impl Raw {
         if self.bytes.len() < self.end + Raw::SIZE {
             self.bytes.resize(self.end + Raw::SIZE, 0);
         }
-        let n = nix::unistd::read(fd, self.bytes.get_mut(self.end..).unwrap_or_default())?;
+        let n = crate::socket::read(fd, self.bytes.get_mut(self.end..).unwrap_or_default())?;
         self.end += n;
         Ok(n)
     }

@@ -56,6 +56,7 @@ mod runtimes;
 mod sandbox;
 mod serve;
 mod shared;
+mod socket;
 mod start;
 #[allow(unsafe_code)] // the one file with unsafe code
 mod sys;

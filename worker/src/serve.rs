@@ -17,19 +17,16 @@ use crate::{
     keeper::refuse_late,
     params::Index,
     shared::{BELL, CONTROL, LISTENER, QUEUE, SIGNAL, Shared},
+    socket,
     table::{Conn, Partial, Token},
 };
 use hostler_proto::Gather;
 use nix::{
     poll::PollTimeout,
-    sys::{
-        epoll::EpollEvent,
-        signalfd::SignalFd,
-        socket::{MsgFlags, recv},
-    },
+    sys::{epoll::EpollEvent, signalfd::SignalFd},
 };
 use std::{
-    os::fd::AsRawFd,
+    os::fd::AsFd,
     process::ExitCode,
     sync::{Arc, atomic::Ordering::SeqCst},
     thread::Thread,
@@ -253,8 +250,8 @@ impl Worker {
             return;
         };
         self.make_room();
-        let ends = (handed.protocol == Protocol::Http)
-            .then(|| Box::new(crate::listening::ends(std::os::fd::AsFd::as_fd(&handed.fd))));
+        let ends =
+            (handed.protocol == Protocol::Http).then(|| Box::new(crate::listening::ends(handed.fd.as_fd())));
         let mut conn = Conn::new(handed.fd, handed.protocol, ends);
         conn.partial = handed.partial;
         conn.fresh = handed.fresh;
@@ -294,7 +291,7 @@ impl Worker {
         let mut space = std::mem::take(&mut self.space);
         let mut partial = conn.partial.take();
         let pipelined = partial.as_mut().is_some_and(|p| std::mem::take(&mut p.pipelined));
-        let read = if pipelined { Ok(0) } else { recv(conn.fd.as_raw_fd(), &mut space, MsgFlags::empty()) };
+        let read = if pipelined { Ok(0) } else { socket::read(conn.fd.as_fd(), &mut space) };
         let fate = match read {
             Ok(0) if !pipelined => Fate::Close,
             Ok(n) => {
