@@ -162,7 +162,7 @@ impl Gather {
     }
 
     /// Reads a request as most are: all of it there, its parameters in one record, without a body. It says no more
-    /// than [`Gather::scan_on`] would, in a tenth of the time. `None`, and nothing is read, where it is another.
+    /// than [`Gather::scan_on`] would, in far fewer steps. `None`, and nothing is read, where it is another.
     #[inline]
     fn plain(&mut self, bytes: &[u8], limits: &Limits) -> Option<()> {
         if self.at != 0 || self.skip != 0 || self.begun.is_some() {

@@ -54,6 +54,7 @@ pub(crate) struct Worker {
     /// Exit when nothing is left.
     pub(crate) retiring: bool,
     pub(crate) served: u64,
+    /// What the connections count that were taken since the last move to the end of the kernel's list.
     pub(crate) taken: u32,
     /// The last moment that the clock was read.
     pub(crate) now: u64,

@@ -6,8 +6,8 @@
 //! a request arrives whole in one read. Three system calls a request on a kept connection, seven on a fresh one.
 //!
 //! Which process takes a connection is the kernel's choice, which likes the one that took the last; with `--spread` a
-//! process that has taken four moves to the end of those to wake, as Hostler's workers do. The more processes few
-//! connections are spread over, the more switches of processes a request costs.
+//! process that has taken four moves to the end of those to wake, as Hostler's workers do with connections that stay.
+//! The more processes few connections are spread over, the more switches of processes a request costs.
 //!
 //! The processes are this program executed again with the listener as descriptor 0, so no fork of our own.
 

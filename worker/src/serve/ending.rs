@@ -80,7 +80,7 @@ impl Worker {
         self.shared.table().leave(token);
     }
 
-    /// Before a connection is taken: within the bounds, or the longest silent ones go.
+    /// Before a connection is taken: within the bounds, or those that can be missed most go.
     pub(super) fn make_room(&mut self) {
         let (count, held) = {
             let table = self.shared.table();
